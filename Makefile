@@ -1,0 +1,45 @@
+# The only set-up anybody needs. Every target makes its own environment first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# pip also reads the constraints inside build environments this way
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help install demo test lint types imports unit bench clean
+
+help:
+	@echo "make install | demo | test | lint | bench | clean"
+
+install: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("varjepa needs Python 3.11 or newer, not " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	touch $(READY)
+
+demo: $(READY)
+	$(BIN)/varjepa reproduce simulation --quick --out demo
+
+test: lint types imports unit
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+imports: $(READY)
+	$(BIN)/lint-imports
+
+unit: $(READY)
+	$(BIN)/python -m pytest -n 2
+
+bench: $(READY)
+	$(BIN)/varjepa bench simulation
+
+clean:
+	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,0 +1,5 @@
+"""What a user did, not what we did: errors that end as one sentence and exit code 2."""
+
+
+class InputError(ValueError):
+    """A column, file or option the user can change; the message names it in one sentence."""

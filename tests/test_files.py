@@ -1,0 +1,63 @@
+"""Claims: a written file is whole, readable by others, and a failed write changes nothing."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from varjepa.errors import InputError
+from varjepa.files import make_folder, read_json, write_json, write_text
+
+
+def test_rows_round_trip_one_a_line(tmp_path: Path) -> None:
+    rows = [{"a": 1, "b": "é"}, {"a": 2.5, "b": None}]
+    write_json(tmp_path / "rows.json", rows)
+    assert read_json(tmp_path / "rows.json") == rows
+    assert len((tmp_path / "rows.json").read_text(encoding="utf-8").splitlines()) == 4
+
+
+@pytest.mark.parametrize("value", [[], {"a": [1]}, "text"])
+def test_other_values_round_trip(tmp_path: Path, value: object) -> None:
+    write_json(tmp_path / "value.json", value)
+    assert read_json(tmp_path / "value.json") == value
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    write_json(path, [1])
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write_json(path, [float("nan")])
+    with pytest.raises(UnicodeEncodeError):
+        write_text(path, "\ud800")
+    assert read_json(path) == [1]
+    assert [p.name for p in tmp_path.iterdir()] == ["rows.json"]
+
+
+def test_mode_follows_the_umask(tmp_path: Path) -> None:
+    old = os.umask(0o027)
+    try:
+        write_text(tmp_path / "a", "x")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="cannot write to the folder"):
+        make_folder(tmp_path / "file" / "below")
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b""])
+def test_not_json_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "broken.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"broken\.json is not a JSON file"):
+        read_json(tmp_path / "broken.json")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read"):
+        read_json(tmp_path / "none.json")

@@ -1,0 +1,1 @@
+"""Where the paper's data comes from."""

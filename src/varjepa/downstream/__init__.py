@@ -1,0 +1,1 @@
+"""Predictors trained on frozen representations."""

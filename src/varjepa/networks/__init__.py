@@ -1,0 +1,1 @@
+"""Parts of networks that know no paper."""

@@ -1,0 +1,1 @@
+"""Optimisation loops. They know models and objectives, not where data comes from."""

@@ -1,0 +1,135 @@
+"""Training of the simulation study's model: R runs at once, each with its own data and noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from varjepa.models.simulation import SimulationVarJEPA
+from varjepa.networks.stacked import take_rows
+from varjepa.variational.elbo import ElboWeights, weighted_loss
+from varjepa.variational.model import Inference, infer, split_noise, terms_of
+from varjepa.variational.sigreg import SigregSettings, draw_directions, sigreg_mse
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What is minimised: weighted ELBO terms plus λ · SIGReg on the batch's sampled latents."""
+
+    elbo: ElboWeights = ElboWeights()
+    """the α of Eq. (VarJEPA-Loss)"""
+    sigreg_s_x: float = 0.0
+    """λ_{s_x}"""
+    sigreg_s_y: float = 0.0
+    """λ_{s_y}"""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationTraining:
+    """Appendix D.6.5."""
+
+    epochs: int = 40
+    """passes over the training rows"""
+    batch: int = 512
+    """rows per step; the last step of an epoch takes what is left"""
+    learning_rate: float = 1e-3
+    """AdamW, constant"""
+    weight_decay: float = 1e-6
+    """AdamW"""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochNoise:
+    """All random numbers of one epoch, drawn in one place; run r's come from generator r."""
+
+    order: Tensor  # (R, N) a permutation of the rows per run
+    latents: Tensor  # (R, N, 2d + d_z)
+    directions: Tensor  # (R, steps, A, d) for SIGReg
+
+
+def draw_epoch(
+    model: SimulationVarJEPA,
+    x: Tensor,
+    steps: int,
+    sigreg: SigregSettings,
+    generators: Sequence[torch.Generator],
+) -> EpochNoise:
+    """Draw an epoch's numbers; SIGReg's too where no SIGReg is used, so that all variants of a run
+    see the same order and noise.
+    """
+    rows = x.shape[1]
+    width = 2 * model.d + model.d_z
+    like = x[0]
+    return EpochNoise(
+        order=torch.stack([torch.randperm(rows, generator=g) for g in generators]),
+        latents=torch.stack(
+            [torch.randn(rows, width, generator=g, dtype=x.dtype) for g in generators]
+        ),
+        directions=torch.stack(
+            [
+                torch.stack([draw_directions(model.d, sigreg, g, like) for _ in range(steps)])
+                for g in generators
+            ]
+        ),
+    )
+
+
+def objective_value(
+    model: SimulationVarJEPA,
+    x: Tensor,
+    y: Tensor,
+    walk: Inference,
+    objective: Objective,
+    directions: Tensor,
+    sigreg: SigregSettings,
+) -> Tensor:
+    """The loss of each run on one batch.  # (R,)"""
+    loss = weighted_loss(terms_of(model, x, y, walk), objective.elbo).mean(-1)
+    if objective.sigreg_s_x:
+        loss = loss + objective.sigreg_s_x * sigreg_mse(walk.s_x, directions, sigreg)
+    if objective.sigreg_s_y:
+        loss = loss + objective.sigreg_s_y * sigreg_mse(walk.s_y, directions, sigreg)
+    return loss
+
+
+def train(
+    model: SimulationVarJEPA,
+    x: Tensor,
+    y: Tensor,
+    objective: Objective,
+    settings: SimulationTraining,
+    sigreg: SigregSettings,
+    generators: Sequence[torch.Generator],
+    on_epoch: Callable[[int], None] = lambda epoch: None,
+) -> None:
+    """Train R runs in place; ``on_epoch(e)`` is called after e = 1, 2, … epochs.
+
+    Runs share nothing but the arithmetic: the loss is a sum over runs, so the gradient and AdamW's
+    elementwise update of one run do not depend on the others.
+
+    Shape: ``x``, ``y`` are ``(R, N, d_obs)``.
+    """
+    optimiser = torch.optim.AdamW(
+        model.parameters(),
+        lr=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        fused=True,
+    )
+    steps = math.ceil(x.shape[1] / settings.batch)
+    for epoch in range(1, settings.epochs + 1):
+        noise = draw_epoch(model, x, steps, sigreg, generators)
+        for step in range(steps):
+            here = slice(step * settings.batch, (step + 1) * settings.batch)
+            x_b, y_b = take_rows(x, noise.order[:, here]), take_rows(y, noise.order[:, here])
+            walk = infer(model, x_b, y_b, split_noise(model, noise.latents[:, here]))
+            loss = objective_value(
+                model, x_b, y_b, walk, objective, noise.directions[:, step], sigreg
+            )
+            optimiser.zero_grad()
+            loss.sum().backward()
+            optimiser.step()
+        on_epoch(epoch)

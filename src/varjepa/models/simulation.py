@@ -33,14 +33,16 @@ class SimulationModelSettings:
     """hidden layers in each network; the paper's depth 2 counts the linear maps"""
     activation: str = "gelu"
     """gelu, relu, silu or tanh"""
-    scale: Scale = "log_std"
-    """what the networks emit for a variance, and what the learned σ_x, σ_y are stored as"""
+    scale: Scale = "log_var"
+    """what the networks emit for a variance"""
+    noise_scale: Scale = "log_std"
+    """what the learned σ_x and σ_y are stored as"""
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}")
-        if self.scale not in SCALES:
-            raise ValueError(f"scale must be one of {SCALES}")
+        if not {self.scale, self.noise_scale} <= set(SCALES):
+            raise ValueError(f"scale and noise_scale must be among {SCALES}")
 
 
 class SimulationVarJEPA(nn.Module):
@@ -109,5 +111,5 @@ class SimulationVarJEPA(nn.Module):
         return DiagonalGaussian.from_head(head, self.settings.scale)
 
     def _observation(self, mean: Tensor, raw_sigma: Tensor) -> DiagonalGaussian:
-        log_var = soft_clamp_log_var(raw_sigma, self.settings.scale)
+        log_var = soft_clamp_log_var(raw_sigma, self.settings.noise_scale)
         return DiagonalGaussian(mean, log_var.expand_as(mean))

@@ -1,0 +1,5 @@
+"""``python -m varjepa`` is the ``varjepa`` command."""
+
+from varjepa.cli import main
+
+main()

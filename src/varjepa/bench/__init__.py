@@ -1,0 +1,1 @@
+"""The plain way and ours, side by side in one run."""

@@ -1,0 +1,58 @@
+"""Where a number came from: versions, machine, commit. No host names and no paths."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+import numpy
+import torch
+
+import varjepa
+
+
+def describe_environment() -> dict[str, str | int | None]:
+    """What a reader needs to judge a timing or to repeat a run."""
+    return {
+        "varjepa": varjepa.__version__,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the source checkout, with a + when files differ from it; None if installed."""
+    root = Path(varjepa.__file__).parents[2]
+    if not (root / ".git").exists():
+        return None
+    try:
+        head = _git(root, "rev-parse", "--short=12", "HEAD")
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "src")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return head + ("+" if changed else "")
+
+
+def _git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10, check=True
+    )
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

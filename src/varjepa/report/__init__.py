@@ -1,0 +1,1 @@
+"""Results → tables beside the paper's, and figures."""

@@ -1,0 +1,62 @@
+"""Claims: result files continue, and never mix versions or settings."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from varjepa.errors import InputError
+from varjepa.experiments.results import FORMAT_VERSION, ResultFile
+
+
+@dataclass(frozen=True)
+class Settings:
+    epochs: int = 3
+    inner: tuple[int, int] = (1, 2)
+
+
+def opened(path: Path, epochs: int = 3) -> ResultFile:
+    return ResultFile(path, ("variant", "run"), Settings(epochs))
+
+
+def test_rows_are_kept_ordered_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    opened(path).add([{"variant": "B", "run": 0, "value": 1}])
+    file = opened(path)
+    file.add([{"variant": "A", "run": 1, "value": 2}, {"variant": "B", "run": 0, "value": 3}])
+    assert [(r["variant"], r["value"]) for r in opened(path).rows] == [("A", 2), ("B", 3)]
+    assert opened(path).has(variant="A", run=1)
+    assert not opened(path).has(variant="A", run=0)
+
+
+def test_rows_of_other_settings_are_refused_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    opened(path).add([{"variant": "A", "run": 0}])
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="other settings \\(epochs 3 there, 4 here\\)"):
+        opened(path, epochs=4)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content", [{}, [1], [{"variant": "A"}], [{"variant": "A", "run": 0, "settings": {}}], "x"]
+)
+def test_foreign_files_are_refused_and_kept(tmp_path: Path, content: object) -> None:
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="was not written by this version"):
+        opened(path)
+    assert json.loads(path.read_text()) == content
+
+
+def test_another_format_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    opened(path).add([{"variant": "A", "run": 0}])
+    rows = json.loads(path.read_text())
+    rows[0]["format_version"] = FORMAT_VERSION + 1
+    path.write_text(json.dumps(rows))
+    with pytest.raises(InputError, match=f"format version {FORMAT_VERSION + 1}"):
+        opened(path)

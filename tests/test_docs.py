@@ -1,0 +1,34 @@
+"""Claims: the paper map names only things that exist, and README's figures are the results'."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SYMBOL = re.compile(r"`(varjepa(?:\.\w+)*):([\w.]+)`")
+
+
+def mapped_symbols() -> list[tuple[str, str]]:
+    return SYMBOL.findall((ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8"))
+
+
+def test_the_map_is_not_empty() -> None:
+    assert len(mapped_symbols()) >= 20
+
+
+@pytest.mark.parametrize(("module", "name"), mapped_symbols())
+def test_every_symbol_of_the_paper_map_exists(module: str, name: str) -> None:
+    found: object = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    assert found is not None
+
+
+def test_links_in_the_documentation_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} → {target}"

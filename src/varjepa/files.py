@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,29 +23,36 @@ def make_folder(folder: Path) -> None:
         raise InputError(f"cannot write to the folder {folder}: {error.strerror}") from error
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replace a file's content atomically: a reader sees the old text or the new, never half.
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Replace a file atomically: a reader sees the old content or the new, never half.
 
-    Temporary file in the same folder, fsync, rename, fsync of the folder; after a power cut the
-    name points to a complete file.
+    Yields a temporary file in the same folder to write to; then fsync, rename, fsync of the folder,
+    so that after a power cut the name points to a complete file.
     """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    os.close(handle)
     temporary = Path(name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        yield temporary
+        _sync(temporary)
         temporary.chmod(0o666 & ~_umask())  # mkstemp made it private
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    _sync(path.parent)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace a file's content atomically."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a text file's content atomically."""
+    write_bytes(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -63,6 +72,14 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path} is not a JSON file this version wrote") from error
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _umask() -> int:

@@ -1,1 +1,0 @@
-"""Predictors trained on frozen representations."""

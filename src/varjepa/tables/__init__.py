@@ -1,0 +1,27 @@
+"""Any table in, encoded tensors, and a table out again."""
+
+from varjepa.tables.codec import TableCodec
+from varjepa.tables.encoded import EncodedTable, UnitTable
+from varjepa.tables.features import Feature, Marginal
+from varjepa.tables.reading import read_table
+from varjepa.tables.scaling import SCALINGS, Scaling
+from varjepa.tables.schema import KINDS, Column, Kind, TableSchema, infer_schema
+from varjepa.tables.table_files import check_extension, write_table
+
+__all__ = [
+    "KINDS",
+    "SCALINGS",
+    "Column",
+    "EncodedTable",
+    "Feature",
+    "Kind",
+    "Marginal",
+    "Scaling",
+    "TableCodec",
+    "TableSchema",
+    "UnitTable",
+    "check_extension",
+    "infer_schema",
+    "read_table",
+    "write_table",
+]

@@ -1,0 +1,236 @@
+"""Fit on training rows; then tables to tensors, and tensors back to tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from varjepa.errors import InputError
+from varjepa.tables.arrow_types import refuse_unsupported
+from varjepa.tables.codec_json import fitted_from_json, fitted_to_json
+from varjepa.tables.encoded import EncodedTable, UnitTable
+from varjepa.tables.features import (
+    VALUE,
+    CategoricalFeature,
+    Feature,
+    Marginal,
+    NumericFeature,
+    fit_categorical,
+    fit_numeric,
+    read_parts,
+)
+from varjepa.tables.instants import ELAPSED, Instants
+from varjepa.tables.levels import category_text
+from varjepa.tables.reading import read_table
+from varjepa.tables.remarks import Remarks
+from varjepa.tables.restoring import restore_instants, restore_levels, restore_numbers
+from varjepa.tables.scaling import Scaler, Scaling, check_scaling
+from varjepa.tables.schema import Column, Kind, TableSchema, infer_schema
+
+
+@dataclass(frozen=True, slots=True)
+class TableCodec:
+    """The map between tables and tensors that training rows determine; it never changes after.
+
+    Through :meth:`to_unit` and :meth:`from_unit`, which stay in float64, categories and integers
+    come back exactly and other numbers to within rounding; through :meth:`encode`, which narrows
+    to float32, within 1e-6 of the column's range (``scaling`` states both limits).
+
+    Examples:
+        >>> codec = TableCodec.fit(pa.table({"age": [20, 30, None], "town": ["b", "a", "b"]}))
+        >>> encoded = codec.encode(pa.table({"town": ["a"], "age": [25]}))
+        >>> encoded.x_num.tolist(), encoded.x_cat.tolist()
+        ([[0.5]], [[1]])
+        >>> codec.decode(encoded.x_num, encoded.x_cat).to_pylist()
+        [{'age': 25, 'town': 'a'}]
+    """
+
+    schema: TableSchema
+    scaling: Scaling
+    numeric: tuple[NumericFeature, ...]
+    categorical: tuple[CategoricalFeature, ...]
+
+    @classmethod
+    def fit(
+        cls,
+        table: Any,
+        overrides: Mapping[str, Kind] | None = None,
+        scaling: Scaling = "min_max",
+        max_levels: int | None = None,
+    ) -> TableCodec:
+        """Learn ranges and levels from anything :func:`read_table` reads.
+
+        ``max_levels`` keeps only a column's most frequent levels; the others encode as MISSING.
+        """
+        check_scaling(scaling)
+        if max_levels is not None and max_levels < 1:
+            raise InputError(f"max_levels must be at least 1, not {max_levels}")
+        table = read_table(table)
+        schema = infer_schema(table, overrides)
+        numeric: list[NumericFeature] = []
+        categorical: list[CategoricalFeature] = []
+        remarks = Remarks()
+        for column in schema.columns:
+            data = table[column.name]
+            if column.kind == "categorical":
+                categorical.append(fit_categorical(column, data, max_levels))
+            else:
+                parts = read_parts(column, data)
+                remarks.infinite[column.name] = parts.infinite
+                numeric += fit_numeric(column, parts, scaling)
+        remarks.warn(stacklevel=2)
+        codec = cls(schema, scaling, tuple(numeric), tuple(categorical))
+        _refuse_equal_names(codec.features)
+        return codec
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """One per model token, numeric first, each group in column order."""
+        return (
+            *(number.feature for number in self.numeric),
+            *(category.feature for category in self.categorical),
+        )
+
+    @property
+    def marginals(self) -> tuple[Marginal, ...]:
+        """Training distribution of each feature, in the order of ``features``."""
+        return (
+            *(number.marginal for number in self.numeric),
+            *(category.marginal for category in self.categorical),
+        )
+
+    def encode(self, table: Any) -> EncodedTable:
+        """Anything :func:`read_table` reads to tensors; columns are found by name.
+
+        Infinite numbers and unknown levels become MISSING, with one warning each per call.
+        """
+        return EncodedTable.from_unit(self._encode(table))
+
+    def to_unit(self, table: Any) -> UnitTable:
+        """Like :meth:`encode`, in float64: the form from which integers decode exactly."""
+        return self._encode(table)
+
+    def _encode(self, table: Any) -> UnitTable:
+        table = read_table(table)
+        remarks = Remarks(extra=self._extra_names(table))
+        rows, n_num = table.num_rows, len(self.numeric)
+        x_num = np.zeros((rows, n_num))  # (N, F_num)
+        x_cat = np.zeros((rows, len(self.categorical)), dtype=np.int64)  # (N, F_cat)
+        observed = np.zeros((rows, n_num + len(self.categorical)), dtype=bool)  # (N, F)
+        columns = self._columns()
+        for name in columns:
+            refuse_unsupported(name, table[name].type)
+        parts = {
+            name: read_parts(column, table[name])
+            for name, column in columns.items()
+            if column.kind != "categorical"
+        }
+        for i, number in enumerate(self.numeric):
+            found = parts[number.column]
+            remarks.infinite[number.column] = found.infinite
+            if number.scaler.is_empty:  # nothing was learnt that a value could be placed on
+                remarks.unseen[number.column] = int(found.valid.sum())
+                continue
+            unit = number.scaler.to_unit(found.values[number.part])
+            x_num[:, i] = np.where(found.valid, unit, 0.0)
+            observed[:, i] = found.valid
+        for j, category in enumerate(self.categorical):
+            name, levels = category.column, category.levels
+            text = category_text(table[name], columns[name].type, levels)
+            x_cat[:, j] = levels.encode(text)
+            observed[:, n_num + j] = x_cat[:, j] > 0
+            remarks.unseen[name] = rows - text.null_count - int(observed[:, n_num + j].sum())
+        remarks.warn(stacklevel=3)
+        return UnitTable(x_num, x_cat, observed)
+
+    def decode(
+        self,
+        x_num: ArrayLike,  # (N, F_num)
+        x_cat: ArrayLike,  # (N, F_cat)
+        observed: ArrayLike | None = None,  # (N, F)
+        clip: bool = True,
+    ) -> pa.Table:
+        """Network scale back to a table with the original column order, names and types.
+
+        A cell is missing where its code is 0, its number is not finite, or ``observed`` says so.
+        ``clip`` keeps numbers and dates within the training range; integers are rounded. Of a
+        datetime column only the elapsed time is read.
+        """
+        numbers, codes = np.asarray(x_num, dtype=np.float64), np.asarray(x_cat, dtype=np.int64)
+        self._check_shapes(numbers, codes)
+        present = np.concatenate([np.isfinite(numbers), codes > 0], axis=1)  # (N, F)
+        if observed is not None:
+            present &= np.asarray(observed, dtype=bool)
+        restored: dict[str, pa.Array] = {}
+        columns = self._columns()
+        for i, number in enumerate(self.numeric):
+            if number.part in (VALUE, ELAPSED):
+                restored[number.column] = _restore_number(
+                    columns[number.column], number.scaler, numbers[:, i], present[:, i], clip
+                )
+        for j, category in enumerate(self.categorical):
+            shown = np.where(present[:, len(self.numeric) + j], codes[:, j], 0)
+            kind = columns[category.column].type
+            restored[category.column] = restore_levels(shown, category.levels.texts, kind)
+        return pa.table({name: restored[name] for name in self.schema.names})
+
+    def from_unit(self, unit: UnitTable, clip: bool = True) -> pa.Table:
+        """The inverse of :meth:`to_unit`."""
+        return self.decode(unit.x_num, unit.x_cat, unit.observed, clip)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything :meth:`from_json` needs, as plain JSON values; floats survive exactly."""
+        return fitted_to_json(self.schema, self.scaling, self.numeric, self.categorical)
+
+    @classmethod
+    def from_json(cls, value: Any) -> TableCodec:
+        """The codec :meth:`to_json` described; anything else is an InputError."""
+        return cls(**fitted_from_json(value))
+
+    def _columns(self) -> dict[str, Column]:
+        return {column.name: column for column in self.schema.columns}
+
+    def _extra_names(self, table: pa.Table) -> list[str]:
+        """Columns the codec does not know; one it needs and does not find is an error."""
+        known, given = set(self.schema.names), set(table.column_names)
+        absent = [name for name in self.schema.names if name not in given]
+        if absent:
+            raise InputError(f"the table has no column {', '.join(map(repr, absent))}")
+        return [name for name in table.column_names if name not in known]
+
+    def _check_shapes(self, numbers: NDArray[np.float64], codes: NDArray[np.int64]) -> None:
+        wanted = (len(numbers), len(self.numeric)), (len(numbers), len(self.categorical))
+        if (numbers.shape, codes.shape) != wanted:
+            raise ValueError(f"expected shapes {wanted}, got {numbers.shape} and {codes.shape}")
+        for j, category in enumerate(self.categorical):
+            column = codes[:, j]
+            if len(column) and not (column.min() >= 0 and column.max() <= len(category.levels)):
+                raise ValueError(f"codes of {category.column!r} are 0 to {len(category.levels)}")
+
+
+def _restore_number(
+    column: Column,
+    scaler: Scaler,
+    unit: NDArray[np.float64],  # (N,)
+    present: NDArray[np.bool_],  # (N,)
+    clip: bool,
+) -> pa.Array:
+    if scaler.is_empty:
+        return pa.nulls(len(unit), column.type)
+    values = scaler.from_unit(np.where(present, unit, 0.0), clip)
+    if column.unit is None:
+        return restore_numbers(values, present, column.type)
+    return restore_instants(Instants(values.astype(np.int64), present, column.unit), column.type)
+
+
+def _refuse_equal_names(features: tuple[Feature, ...]) -> None:
+    """A column called "when:month" beside a datetime column "when" would make two of a name."""
+    for name, times in Counter(feature.name for feature in features).items():
+        if times > 1:
+            raise InputError(f"column {name!r} has the name of a part of a datetime column")

@@ -1,0 +1,198 @@
+"""A fitted codec as JSON, and the strict way back: what is not exactly right is refused.
+
+Python writes floats with as many digits as it takes to read the same float again, and integers in
+full, so ranges, quantiles and codes survive unchanged.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from varjepa.errors import InputError
+from varjepa.tables.arrow_types import parse_type, type_name
+from varjepa.tables.features import VALUE, CategoricalFeature, Marginal, NumericFeature
+from varjepa.tables.instants import CALENDAR_PARTS, ELAPSED, NANOSECONDS
+from varjepa.tables.levels import Levels
+from varjepa.tables.scaling import SCALINGS, Scaler, Scaling
+from varjepa.tables.schema import KINDS, Column, TableSchema
+from varjepa.tables.strict_json import (
+    StrictObject,
+    flag,
+    list_of,
+    number,
+    one_of,
+    optional,
+    share,
+    text,
+    whole,
+    whole_or_number,
+)
+
+FORMAT = "varjepa-table-codec"
+VERSION = 1
+
+
+def fitted_to_json(
+    schema: TableSchema,
+    scaling: Scaling,
+    numeric: tuple[NumericFeature, ...],
+    categorical: tuple[CategoricalFeature, ...],
+) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "scaling": scaling,
+        "columns": [
+            {
+                "name": column.name,
+                "kind": column.kind,
+                "type": type_name(column.type),
+                "is_integer": column.is_integer,
+                "unit": column.unit,
+            }
+            for column in schema.columns
+        ],
+        "numeric": [
+            {
+                "column": item.column,
+                "part": item.part,
+                "missing_share": item.marginal.missing_share,
+                "quantiles": list(item.marginal.quantiles),
+                "low": item.scaler.low,
+                "high": item.scaler.high,
+                "is_integer": item.scaler.is_integer,
+                "shift": item.scaler.shift,
+                "scale": item.scaler.scale,
+                "knots": list(item.scaler.knots),
+                "heights": list(item.scaler.heights),
+            }
+            for item in numeric
+        ],
+        "categorical": [
+            {
+                "column": category.column,
+                "missing_share": category.missing_share,
+                "levels": category.levels.texts.to_pylist(),
+                "counts": list(category.levels.counts),
+            }
+            for category in categorical
+        ],
+    }
+
+
+def fitted_from_json(value: Any) -> dict[str, Any]:
+    """The fields of a TableCodec, by name."""
+    found = StrictObject(value, "codec")
+    found.take("format", one_of((FORMAT,)))
+    version = found.take("version", whole)
+    if version != VERSION:
+        raise InputError(f"codec.version is {version}; this version of varjepa reads {VERSION}")
+    scaling = found.take("scaling", one_of(SCALINGS))
+    columns = found.take("columns", list_of(_column))
+    numeric = found.take("numeric", list_of(_numeric))
+    categorical = found.take("categorical", list_of(_categorical))
+    found.finish()
+    _check_agreement(columns, numeric, categorical)
+    return {
+        "schema": TableSchema(columns),
+        "scaling": scaling,
+        "numeric": numeric,
+        "categorical": categorical,
+    }
+
+
+def _column(value: Any, where: str) -> Column:
+    found = StrictObject(value, where)
+    column = Column(
+        name=found.take("name", text),
+        kind=found.take("kind", one_of(KINDS)),
+        type=parse_type(found.take("type", text)),
+        is_integer=found.take("is_integer", flag),
+        unit=found.take("unit", optional(one_of(tuple(NANOSECONDS)))),
+    )
+    found.finish()
+    if (column.unit is not None) != (column.kind == "datetime"):
+        raise InputError(f"{where}.unit belongs to datetime columns, and only to them")
+    return column
+
+
+def _numeric(value: Any, where: str) -> NumericFeature:
+    found = StrictObject(value, where)
+    column = found.take("column", text)
+    part = found.take("part", one_of((VALUE, ELAPSED, *CALENDAR_PARTS)))
+    marginal = Marginal(
+        found.take("missing_share", share),
+        found.take("quantiles", list_of(number)),
+    )
+    scaler = Scaler(
+        low=found.take("low", optional(whole_or_number)),
+        high=found.take("high", optional(whole_or_number)),
+        is_integer=found.take("is_integer", flag),
+        shift=found.take("shift", number),
+        scale=found.take("scale", number),
+        knots=found.take("knots", list_of(number)),
+        heights=found.take("heights", list_of(number)),
+    )
+    found.finish()
+    _check_scaler(scaler, where)
+    return NumericFeature(column, part, scaler, marginal)
+
+
+def _check_scaler(scaler: Scaler, where: str) -> None:
+    low, high = scaler.low, scaler.high
+    if type(low) is not type(high) or (low is not None and high is not None and low > high):
+        raise InputError(f"{where}.low and high must be of one type and in order")
+    if isinstance(low, int) and isinstance(high, int):
+        fits = low >= -(2**63) and high < (2**64 if low >= 0 else 2**63)
+        if not (fits and scaler.is_integer):
+            raise InputError(f"{where}.low and high must be those of a 64-bit integer column")
+    if scaler.scale <= 0:
+        raise InputError(f"{where}.scale must be above 0")
+    if len(scaler.knots) != len(scaler.heights) or len(scaler.knots) == 1:
+        raise InputError(f"{where}.knots and heights must be of one length")
+    for key in ("knots", "heights"):
+        curve = getattr(scaler, key)
+        if any(left >= right for left, right in pairwise(curve)):
+            raise InputError(f"{where}.{key} must increase")
+
+
+def _categorical(value: Any, where: str) -> CategoricalFeature:
+    found = StrictObject(value, where)
+    column = found.take("column", text)
+    missing_share = found.take("missing_share", share)
+    texts = pa.array(found.take("levels", list_of(text)), pa.large_string())
+    counts = found.take("counts", list_of(whole))
+    found.finish()
+    if len(texts) != len(counts) or (counts and min(counts) < 0):
+        raise InputError(f"{where} must have one count, not negative, for each level")
+    if len(texts) > 1 and not pc.all(pc.less(texts[:-1], texts[1:])).as_py():
+        raise InputError(f"{where}.levels must be distinct and sorted")
+    return CategoricalFeature(column, Levels(texts, counts), missing_share)
+
+
+def _check_agreement(
+    columns: tuple[Column, ...],
+    numeric: tuple[NumericFeature, ...],
+    categorical: tuple[CategoricalFeature, ...],
+) -> None:
+    """Every column has its features, in column order, and no feature is without a column."""
+    names = [column.name for column in columns]
+    if len(set(names)) != len(names):
+        raise InputError("codec.columns has the same name twice")
+    calendar = [(item.column, item.part) for item in numeric]
+    expected = [
+        (column.name, part)
+        for column in columns
+        if column.kind != "categorical"
+        for part in ((VALUE,) if column.unit is None else (ELAPSED, *CALENDAR_PARTS))
+        if part not in CALENDAR_PARTS or (column.name, part) in calendar
+    ]
+    if calendar != expected:
+        raise InputError("codec.numeric does not fit codec.columns")
+    categories = [column.name for column in columns if column.kind == "categorical"]
+    if [category.column for category in categorical] != categories:
+        raise InputError("codec.categorical does not fit codec.columns")

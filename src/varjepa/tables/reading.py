@@ -1,0 +1,156 @@
+"""Any table in, one Arrow table out.
+
+Inside the package a table is a ``pyarrow.Table`` with plain columns and distinct names. pandas and
+polars belong to the user: their frames are read through narwhals, and neither is imported here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from varjepa.errors import InputError
+from varjepa.tables.objects import from_objects
+from varjepa.tables.table_files import read_file
+
+_REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+"""What a conversion to Arrow raises when a column holds something it does not know."""
+
+
+def read_table(source: Any) -> pa.Table:
+    """Read a file, a data frame or an array.
+
+    Accepts a path to .csv, .tsv, .parquet, .arrow or .feather; a pandas or polars frame and
+    whatever else narwhals knows, lazy frames included; a pyarrow Table or RecordBatch; a
+    two-dimensional numpy array, whose columns are called x0, x1, …. Rows keep their order; a data
+    frame's index is not a column and is ignored.
+
+    Examples:
+        >>> read_table(np.eye(2)).column_names
+        ['x0', 'x1']
+    """
+    if isinstance(source, str | os.PathLike):
+        return _tidy(_drop_index(read_file(Path(source))))
+    if isinstance(source, pa.RecordBatch):
+        source = pa.Table.from_batches([source])
+    if isinstance(source, pa.Table):
+        return _tidy(_drop_index(source))
+    if isinstance(source, np.ndarray):
+        return _tidy(_from_array(source))
+    return _tidy(_from_frame(source))
+
+
+def _from_frame(source: Any) -> pa.Table:
+    source = nw.to_native(source, pass_through=True)
+    if nw.dependencies.is_pandas_like_dataframe(source):
+        if source.columns.nlevels > 1:
+            raise InputError("the table has column names of several levels; join them into one")
+        source = source.set_axis(_text_names(list(source.columns)), axis=1)
+    try:
+        frame = nw.from_native(source)
+    except TypeError as error:
+        raise InputError(
+            f"cannot read a table from a {type(source).__name__}; give a path, a data frame, an "
+            "Arrow table or a two-dimensional array"
+        ) from error
+    if isinstance(frame, nw.LazyFrame):
+        frame = frame.collect()
+    columns = {name: _from_series(frame[name], name) for name in frame.columns}
+    return pa.table(columns)
+
+
+def _from_series(series: nw.Series[Any], name: str) -> pa.Array:
+    try:
+        return series.to_arrow()
+    except _REFUSALS:
+        pass  # sparse columns and objects of several types, which numpy can hold
+    try:
+        values = series.to_numpy()
+    except _REFUSALS as error:
+        raise InputError(
+            f"column {name!r} holds {series.dtype} values, which cannot be read"
+        ) from error
+    return _from_vector(values, name)
+
+
+def _from_array(array: NDArray[Any]) -> pa.Table:
+    if array.ndim != 2:
+        raise InputError(f"an array must have two dimensions to be a table, not {array.ndim}")
+    return pa.table({f"x{j}": _from_vector(array[:, j], f"x{j}") for j in range(array.shape[1])})
+
+
+def _from_vector(values: NDArray[Any], name: str) -> pa.Array:
+    holes = None
+    if isinstance(values, np.ma.MaskedArray):
+        holes, values = np.ma.getmaskarray(values), np.asarray(values.data)
+    if values.dtype.kind == "O":
+        if holes is not None:
+            values = values.copy()
+            values[holes] = None
+        return from_objects(values, name)
+    if values.dtype.kind == "f" and values.dtype.itemsize > 8:
+        values = values.astype(np.float64)
+    try:
+        return pa.array(np.ascontiguousarray(values), mask=holes, from_pandas=True)
+    except _REFUSALS as error:
+        raise InputError(
+            f"column {name!r} holds {values.dtype} values, which cannot be encoded"
+        ) from error
+
+
+def _text_names(names: Sequence[Any]) -> list[str]:
+    """Whole-number names, which pandas gives by default, become text."""
+    for name in names:
+        if not isinstance(name, str | int | np.integer) or isinstance(name, bool):
+            raise InputError(f"the column name {name!r} is not text")
+    texts = [str(name) for name in names]
+    _refuse_bad_names(texts)
+    return texts
+
+
+def _refuse_bad_names(names: Sequence[str]) -> None:
+    for position, name in enumerate(names, start=1):
+        if not name.strip():
+            raise InputError(f"column {position} of the table has no name")
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise InputError(f"several columns are called {', '.join(map(repr, repeated))}")
+
+
+def _drop_index(table: pa.Table) -> pa.Table:
+    """Leave out what pandas wrote as its index: in memory it is not a column either."""
+    metadata = table.schema.metadata or {}
+    try:
+        described = json.loads(metadata.get(b"pandas", b"{}"))
+        index = [name for name in described.get("index_columns", []) if isinstance(name, str)]
+    except (ValueError, AttributeError):
+        return table  # not pandas' own metadata; nothing to learn from it
+    return table.drop_columns([name for name in index if table.column_names.count(name) == 1])
+
+
+def _tidy(table: pa.Table) -> pa.Table:
+    """Check names, unfold encodings that change nothing, and drop every library's metadata."""
+    names = table.column_names
+    _refuse_bad_names(names)
+    return pa.table([_plain(column) for column in table.columns], names=names)
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = column.type
+    if pa.types.is_run_end_encoded(kind):
+        return pc.run_end_decode(column)
+    if kind == pa.string_view():
+        return column.cast(pa.large_string())
+    if pa.types.is_dictionary(kind) and kind.value_type == pa.string_view():
+        return column.cast(pa.dictionary(kind.index_type, pa.large_string(), kind.ordered))
+    return column

@@ -1,0 +1,170 @@
+"""What a column's cells mean: numbers, or the one text by which equal categories are equal.
+
+Everything here works on whole Arrow columns; no Python code runs per row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from varjepa.errors import InputError
+from varjepa.tables.arrow_types import is_plain_number, is_span, is_text
+
+MISSING_WORDS = (
+    *("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NULL", "null", "None", "NaT"),
+    *("NaN", "nan", "-NaN", "-nan", "#N/A N/A", "1.#QNAN", "-1.#QNAN", "1.#IND", "-1.#IND"),
+)
+"""Cells of a CSV file that mean "not there". "?" is not among them: some tables use it as a level,
+and guessing wrong would silently delete data."""
+
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+_NUMBER = r"^[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[iI]nf(?:inity)?)$"
+_WHOLE = r"^[+-]?\d{1,20}$"
+_HEAD = 1000
+_INT64_END = 2.0**63
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A numeric column in numpy."""
+
+    values: NDArray[Any]  # (N,) int64, uint64 or float64
+    """Integers stay integers, because float64 would merge neighbours above 2^53. Cells that are not
+    valid hold 0."""
+
+    valid: NDArray[np.bool_]  # (N,)
+
+    infinite: int = 0
+    """How many ±inf were set aside as missing."""
+
+
+def as_numbers(column: pa.ChunkedArray, name: str) -> Numbers:
+    """Read any column whose cells are numbers: numbers, booleans, spans of time, or text of them.
+
+    Times of day and durations become seconds. Raises InputError, naming one offending value, when
+    the cells are something else.
+    """
+    column = undictionary(column)
+    kind = column.type
+    if pa.types.is_null(kind):
+        return Numbers(np.zeros(len(column)), np.zeros(len(column), dtype=bool))
+    if is_text(kind):
+        column, offender = parse_numbers(column)
+        if offender is not None:
+            raise InputError(f"column {name!r} holds {offender!r}, which is not a number")
+        kind = column.type
+    elif is_span(kind):
+        counts = column.cast(pa.int32()) if pa.types.is_time32(kind) else column
+        column = pc.divide(counts.cast(pa.int64()).cast(pa.float64()), float(PER_SECOND[kind.unit]))
+    elif pa.types.is_decimal(kind):
+        column = _decimal_to_number(column)
+    elif not (is_plain_number(kind) or pa.types.is_boolean(kind)):
+        raise InputError(f"column {name!r} holds {kind} values, which are not numbers")
+    return _to_numpy(column)
+
+
+def _to_numpy(column: pa.ChunkedArray) -> Numbers:
+    kind = column.type
+    if pa.types.is_floating(kind):
+        wide = pa.float64()
+    else:
+        wide = pa.uint64() if pa.types.is_uint64(kind) else pa.int64()
+    column = column.cast(wide)
+    valid = column.is_valid().to_numpy()
+    values = pc.fill_null(column, 0).to_numpy()
+    infinite = 0
+    if values.dtype.kind == "f":
+        infinite = int(np.isinf(values).sum())
+        valid = valid & np.isfinite(values)
+        values = np.where(valid, values, 0.0)
+    return Numbers(values, valid, infinite)
+
+
+def _decimal_to_number(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Whole decimals become int64 where they fit, everything else float64."""
+    if column.type.scale == 0:
+        try:
+            return column.cast(pa.int64())
+        except pa.ArrowInvalid:
+            pass
+    return column.cast(pa.float64())
+
+
+def parse_numbers(text: pa.ChunkedArray) -> tuple[pa.ChunkedArray, str | None]:
+    """Text to int64, uint64 or float64, or the first value that is not a number.
+
+    Words for "missing" become missing; white space around a number is ignored.
+    """
+    offender = _first_non_number(text.slice(0, _HEAD))  # most text is refused here, at no cost
+    if offender is None:
+        offender = _first_non_number(text)
+    if offender is not None:
+        return text, offender
+    digits = _without_missing_words(text)
+    if pc.all(pc.match_substring_regex(digits, _WHOLE), min_count=0).as_py():
+        for whole in (pa.int64(), pa.uint64()):
+            try:
+                return pc.replace_substring_regex(digits, r"^\+", "").cast(whole), None
+            except pa.ArrowInvalid:
+                continue
+    return digits.cast(pa.float64()), None
+
+
+def _first_non_number(text: pa.ChunkedArray) -> str | None:
+    digits = _without_missing_words(text)
+    wrong = digits.filter(pc.invert(pc.match_substring_regex(digits, _NUMBER)))
+    return wrong[0].as_py() if len(wrong) else None
+
+
+def _without_missing_words(text: pa.ChunkedArray) -> pa.ChunkedArray:
+    trimmed = pc.utf8_trim_whitespace(text)
+    words = pa.array(MISSING_WORDS, text.type)
+    return pc.if_else(pc.is_in(trimmed, value_set=words), pa.scalar(None, text.type), trimmed)
+
+
+def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The canonical text of each cell: 1, 1.0 and Decimal("1.00") are all "1".
+
+    Text itself is left alone, so "1.0" and "1" stay two levels of a text column.
+    """
+    column = undictionary(column)
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return _float_text(column)
+    if pa.types.is_decimal(kind):
+        return drop_zero_decimals(column.cast(pa.large_string()))
+    if is_span(kind):
+        counts = column.cast(pa.int32()) if pa.types.is_time32(kind) else column.cast(pa.int64())
+        return counts.cast(pa.large_string())
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        column = column.cast(pa.timestamp(kind.unit))  # the same instant in UTC, unmarked
+    return column.cast(pa.large_string())
+
+
+def drop_zero_decimals(text: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Write "1.50" as "1.5" and "1.00" as "1"; text without a decimal point stays as it is."""
+    text = pc.replace_substring_regex(text, r"^([+-]?\d+)\.0*$", r"\1")
+    return pc.replace_substring_regex(text, r"^([+-]?\d*\.\d*[1-9])0+$", r"\1")
+
+
+def _float_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_float16(column.type):
+        column = column.cast(pa.float32())
+    is_whole = pc.and_(
+        pc.equal(pc.floor(column), column), pc.less(pc.abs(column.cast(pa.float64())), _INT64_END)
+    )
+    nothing = pa.scalar(None, column.type)
+    whole = pc.if_else(is_whole, column, nothing).cast(pa.int64()).cast(pa.large_string())
+    text = pc.if_else(pc.is_nan(column), nothing, column).cast(pa.large_string())
+    return pc.coalesce(whole, text)
+
+
+def undictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.dictionary_decode(column) if pa.types.is_dictionary(column.type) else column

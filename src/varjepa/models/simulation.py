@@ -31,7 +31,7 @@ class SimulationModelSettings:
     """width of the hidden layers"""
     hidden_layers: int = 1
     """hidden layers in each network; the paper's depth 2 counts the linear maps"""
-    activation: str = "gelu"
+    activation: str = "silu"
     """gelu, relu, silu or tanh"""
     scale: Scale = "log_var"
     """what the networks emit for a variance"""

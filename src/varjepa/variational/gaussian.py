@@ -33,7 +33,7 @@ def soft_clamp_log_var(raw: Tensor, scale: Scale = "log_var") -> Tensor:
 
     A hard clamp has no gradient outside its range, so a unit that once left could never return.
     """
-    raw = _at_least_float32(raw)
+    raw = at_least_float32(raw)
     if scale == "log_std":
         raw = 2.0 * raw
     elif scale == "softplus_std":
@@ -71,8 +71,8 @@ class DiagonalGaussian:
                 f"mean {tuple(self.mean.shape)} and log_var {tuple(self.log_var.shape)} "
                 "must have the same shape"
             )
-        object.__setattr__(self, "mean", _at_least_float32(self.mean))
-        object.__setattr__(self, "log_var", _at_least_float32(self.log_var))
+        object.__setattr__(self, "mean", at_least_float32(self.mean))
+        object.__setattr__(self, "log_var", at_least_float32(self.log_var))
 
     @classmethod
     def from_head(cls, head: Tensor, scale: Scale = "log_var") -> DiagonalGaussian:
@@ -128,5 +128,6 @@ class DiagonalGaussian:
         return 0.5 * (torch.expm1(gap) - gap + squared).sum(-1)
 
 
-def _at_least_float32(value: Tensor) -> Tensor:
+def at_least_float32(value: Tensor) -> Tensor:
+    """Widen 16-bit floats; leave the others as they are."""
     return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value

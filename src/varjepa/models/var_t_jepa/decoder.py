@@ -1,0 +1,55 @@
+"""What the two decoders share: one linear head per feature, one learned noise variance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
+from varjepa.networks.heads import FeatureHeads
+from varjepa.variational.gaussian import LOG_TWO_PI, at_least_float32, soft_clamp_log_var
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """p(π_j | s_j) for every feature: Gaussian for numbers, categorical for categories."""
+
+    mean: Tensor  # (B, F_num)
+    log_var: Tensor  # () or (B, F_num): the numbers' noise variance
+    log_probs: list[tuple[Tensor, Tensor]]  # per group of features: (G,), (B, G, L_max)
+
+    def nll(self, x_num: Tensor, x_cat: Tensor) -> Tensor:
+        """−log p of every cell, meaningful where the cell is observed.  # (B, D)"""
+        squared = (x_num - self.mean).square() * (-self.log_var).exp()
+        numeric = 0.5 * (squared + self.log_var + LOG_TWO_PI)
+        cells = numeric.new_zeros((len(x_num), x_num.shape[1] + x_cat.shape[1]))
+        cells[:, : x_num.shape[1]] = numeric
+        for features, log_probs in self.log_probs:
+            state = x_cat[:, features - x_num.shape[1]]  # (B, G)
+            # MISSING has probability 0; a finite stand-in keeps unobserved cells out of the way
+            picked = log_probs.gather(-1, state.unsqueeze(-1)).squeeze(-1)
+            cells[:, features] = torch.where(state > 0, -picked, 0.0)
+        return cells
+
+
+class Decoder(nn.Module):
+    """Heads u_j and σ², which both decoders have of their own."""
+
+    def __init__(self, shape: TableShape, settings: VarTJepaSettings) -> None:
+        super().__init__()
+        self.heads = FeatureHeads(shape.numeric, shape.levels, settings.d)
+        self.raw_log_var = nn.Parameter(torch.zeros(()))
+        self.min_log_var = math.log(settings.min_noise_variance)
+
+    @property
+    def log_var(self) -> Tensor:
+        """Log σ², softly kept above its floor."""
+        free = soft_clamp_log_var(self.raw_log_var)
+        return torch.logaddexp(free, free.new_tensor(self.min_log_var))
+
+    def forward(self, s: Tensor) -> Decoded:
+        """Shape: ``s (B, D, d)``, a latent for every feature."""
+        return Decoded(at_least_float32(self.heads.means(s)), self.log_var, self.heads.log_probs(s))

@@ -1,0 +1,64 @@
+"""Rows to embeddings (Appendix D.5): every latent at its mean, all observed cells as context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from varjepa.masking import FeatureMasks
+from varjepa.models.var_t_jepa.model import Rows, VarTJepa
+from varjepa.variational.gaussian import DiagonalGaussian
+
+BLOCK = 256
+"""Rows of one embedding pass."""
+
+
+def whole_row_masks(rows: Rows, features: int) -> FeatureMasks:
+    """Every observed cell is context; nothing is predicted."""
+    device = rows.num.device
+    everything = torch.arange(features, device=device).expand(len(rows), -1)
+    nothing = torch.empty(len(rows), 1, 0, dtype=torch.long, device=device)
+    return FeatureMasks(everything, rows.observed, nothing, None)
+
+
+@torch.no_grad()
+def embed_rows(model: VarTJepa, rows: Rows) -> DiagonalGaussian:
+    """q(s_w | s_x, z, w) at s_x = mean, z = mean.  # (B, D, d)"""
+    masks = whole_row_masks(rows, model.shape.features)
+    s_x = model.q_s_x(rows, masks).mean
+    return model.q_s_w(s_x, model.q_z(s_x, masks).mean, rows, masks)
+
+
+def embed_in_blocks(model: VarTJepa, rows: Rows) -> DiagonalGaussian:
+    """The same for any number of rows, with the memory of one block beside the result."""
+    parts = [(embed_rows(model, block), count) for block, count in blocks_of(rows)]
+    return DiagonalGaussian(
+        torch.cat([q.mean[:count] for q, count in parts]),
+        torch.cat([q.log_var[:count] for q, count in parts]),
+    )
+
+
+def blocks_of(rows: Rows, block: int = BLOCK) -> Iterator[tuple[Rows, int]]:
+    """Blocks of exactly ``block`` rows, and how many of them count.
+
+    The last one is filled up with copies of its last row. In float32 a matrix product's rounding
+    depends on its shape but not on a row's place in it, so with one shape for all blocks a row's
+    result is the same to the last bit, whatever rows come with it.
+    """
+    for start in range(0, len(rows), block):
+        index = torch.arange(start, start + block, device=rows.num.device)
+        yield take_rows(rows, index.clamp_max(len(rows) - 1)), min(block, len(rows) - start)
+
+
+def split_rows(rows: Rows, batch: int) -> Iterator[Rows]:
+    """Consecutive slices of at most ``batch`` rows."""
+    for start in range(0, len(rows), batch):
+        yield take_rows(rows, slice(start, start + batch))
+
+
+def take_rows(rows: Rows, index: Tensor | slice) -> Rows:
+    """Some of the rows."""
+    observed = None if rows.observed is None else rows.observed[index]
+    return Rows(rows.num[index], rows.cat[index], observed)

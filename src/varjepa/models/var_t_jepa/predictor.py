@@ -1,0 +1,75 @@
+"""(IV) Predictor."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
+from varjepa.networks.heads import GaussianHead
+from varjepa.networks.transformer import Transformer
+from varjepa.variational.gaussian import DiagonalGaussian
+
+
+class Predictor(nn.Module):
+    """p(s_y | s_x, z): mask tokens at the targets' features, answered from context latents alone.
+
+    It lives in latent space and knows features only by their position vectors.
+    """
+
+    def __init__(self, shape: TableShape, settings: VarTJepaSettings) -> None:
+        super().__init__()
+        o = settings
+        self.n_cls = o.n_cls if o.cls_in_context else 0
+        width = o.predictor_width
+        self.context_token = nn.Linear(o.d, width)
+        self.z_token = nn.Linear(o.d, width)
+        self.mask_token = nn.Parameter(torch.randn(width) * 0.02)
+        self.position = nn.Parameter(torch.randn(shape.features, width) * 0.02)
+        self.cls_position = nn.Parameter(torch.randn(self.n_cls, width) * 0.02)
+        self.transformer = Transformer(width, o.predictor_depth, o.predictor_heads, o.predictor_ff)
+        self.head = GaussianHead(width, o.d)
+
+    def forward(
+        self,
+        s_x: Tensor,
+        z: Tensor,
+        context: Tensor,
+        valid: Tensor | None,
+        target: Tensor,
+        target_valid: Tensor | None,
+    ) -> DiagonalGaussian:
+        """All K targets at once, as a batch of B · K sequences.
+
+        Shape: ``s_x (B, N_CLS + M_ctx, d)``, ``z (B, d)``, ``context (B, M_ctx)``,
+        ``target (B, K, M_trg)`` → ``(B, K, M_trg, d)``.
+        """
+        rows, views, size = target.shape
+        position = torch.cat(
+            [self.cls_position.expand(rows, -1, -1), self.position[context]], dim=1
+        )
+        from_z = self.z_token(z).unsqueeze(1)  # (B, 1, width)
+        known = self.context_token(s_x) + from_z + position  # (B, S, width)
+        asked = self.mask_token + from_z.unsqueeze(1) + self.position[target]  # (B, K, M, width)
+        sequence = torch.cat([known.unsqueeze(1).expand(-1, views, -1, -1), asked], dim=2)
+        length = sequence.shape[2]
+        hidden = self.transformer(
+            sequence.reshape(rows * views, length, -1),
+            _sequence_valid(valid, target_valid, known.shape[1], target),
+        )
+        return self.head(hidden[:, -size:].reshape(rows, views, size, -1))
+
+
+def _sequence_valid(
+    valid: Tensor | None, target_valid: Tensor | None, known: int, target: Tensor
+) -> Tensor | None:
+    """Which tokens of each of the B · K sequences may be attended to.  # (B · K, S + M_trg)"""
+    if valid is None and target_valid is None:
+        return None
+    rows, views, _ = target.shape
+    if valid is None:
+        valid = target.new_ones((rows, known), dtype=torch.bool)
+    if target_valid is None:
+        target_valid = torch.ones_like(target, dtype=torch.bool)
+    both = torch.cat([valid.unsqueeze(1).expand(-1, views, -1), target_valid], dim=2)
+    return both.reshape(rows * views, -1)

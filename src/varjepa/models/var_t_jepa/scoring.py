@@ -1,0 +1,117 @@
+"""Scores per row and feature: how uncertain, how surprising, how unlikely.
+
+Every score but the posterior's asks the predictor about columns it does not see. Columns are split
+into halves, each predicted from the other, a few times over. The splits are fixed by a seed and are
+the same for all rows, so a score does not depend on the other rows of its batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from varjepa.masking import FeatureMasks
+from varjepa.models.var_t_jepa.embedding import embed_rows
+from varjepa.models.var_t_jepa.model import Rows, VarTJepa
+from varjepa.models.var_t_jepa.prediction import predict_latents
+from varjepa.randomness import generator_for
+from varjepa.variational.elbo import ElboTerms
+
+Kind = Literal["posterior", "predictive", "surprise", "nll"]
+"""posterior: std of q(s_w | row), the paper's score; predictive: std of p(s_y | other columns);
+surprise: KL(q ‖ p), how far the row moves the posterior from the prediction; nll: −log p(value |
+other columns)"""
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+Aggregate = Literal["mean", "q90"]
+"""over a row's values: their mean, or their 90th percentile"""
+
+AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
+
+SPLITS = 2
+"""How many times the columns are cut into halves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Scores of every latent dimension (posterior, predictive) or every cell (surprise, nll)."""
+
+    values: Tensor  # (B, D, d) or (B, D, 1)
+    known: Tensor  # (B, D) bool: cells that have a score
+
+    def per_column(self) -> Tensor:
+        """Mean over latent dimensions; NaN where a cell has no score.  # (B, D)"""
+        return self.values.mean(-1).masked_fill(~self.known, torch.nan)
+
+    def per_row(self, aggregate: Aggregate) -> Tensor:
+        """Mean or 90th percentile over all of a row's values; 0 where it has none.  # (B,)"""
+        spread = self.values.masked_fill(~self.known.unsqueeze(-1), torch.nan).flatten(1)
+        if aggregate == "mean":
+            return spread.nanmean(-1).nan_to_num(0.0)
+        return spread.nanquantile(0.9, dim=-1).nan_to_num(0.0)
+
+
+@torch.no_grad()
+def score_rows(model: VarTJepa, rows: Rows, kind: Kind, seed: int) -> Scores:
+    """Score every feature of every row."""
+    features, device = model.shape.features, rows.num.device
+    everything = torch.ones(len(rows), features, dtype=torch.bool, device=device)
+    posterior = embed_rows(model, rows)
+    if kind == "posterior":
+        return Scores(posterior.std, everything)
+    total = torch.zeros((), device=device)
+    for masks in column_splits(rows, features, seed):
+        p = predict_latents(model, rows, masks)
+        if kind == "predictive":
+            value = p.std  # (B, D, d)
+        elif kind == "surprise":
+            value = posterior.kl_to(p).unsqueeze(-1)  # (B, D, 1)
+        else:
+            nll = model.target_decoder.predictive_nll(p, rows.num, rows.cat)
+            value = nll.unsqueeze(-1)  # (B, D, 1)
+        asked = torch.zeros_like(everything).scatter(1, masks.target[:, 0], True)
+        total = total + torch.where(asked.unsqueeze(-1), value, 0.0)
+    # a prediction needs no value to be there; a surprise does
+    known = everything if kind == "predictive" or rows.observed is None else rows.observed
+    return Scores(total / SPLITS, known)
+
+
+@torch.no_grad()
+def objective_terms(model: VarTJepa, rows: Rows, seed: int) -> ElboTerms:
+    """The five terms per row, latents at their means, averaged over the column splits."""
+    parts = [
+        model.terms(rows, masks, model(rows, masks, None))
+        for masks in column_splits(rows, model.shape.features, seed)
+    ]
+    return ElboTerms(
+        *(
+            torch.stack([getattr(part, field.name) for part in parts]).mean(0)
+            for field in fields(ElboTerms)
+        )
+    )
+
+
+def column_splits(rows: Rows, features: int, seed: int) -> Iterator[FeatureMasks]:
+    """Masks that ask for one half of the columns given the other; each column ``SPLITS`` times."""
+    generator = generator_for(seed, "column splits")
+    device = rows.num.device
+    for _ in range(SPLITS):
+        order = torch.randperm(features, generator=generator)
+        halves = order[: features // 2].sort().values, order[features // 2 :].sort().values
+        for context, target in (halves, halves[::-1]) if features > 1 else (halves,):
+            context = context.to(device).expand(len(rows), -1)
+            target = target.to(device).expand(len(rows), 1, -1)
+            observed = rows.observed
+            yield FeatureMasks(
+                context=context,
+                context_valid=None if observed is None else observed.gather(1, context),
+                target=target,
+                target_valid=None
+                if observed is None
+                else observed.gather(1, target[:, 0])[:, None],
+            )

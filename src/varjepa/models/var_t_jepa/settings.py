@@ -1,0 +1,65 @@
+"""Shape of a Var-T-JEPA. Defaults are the paper's for Adult unless a docstring says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """What the networks need to know of a table: numeric features come first."""
+
+    numeric: int
+    """number of numeric features"""
+    levels: tuple[int, ...] = ()
+    """states of each categorical feature, MISSING included"""
+
+    @property
+    def features(self) -> int:
+        """D_feat"""
+        return self.numeric + len(self.levels)
+
+    @classmethod
+    def of(cls, numeric: int, levels: Sequence[int]) -> TableShape:
+        return cls(numeric, tuple(levels))
+
+
+@dataclass(frozen=True, slots=True)
+class VarTJepaSettings:
+    """Appendix D.6.2's architecture columns, and what the paper leaves open."""
+
+    d: int = 64
+    """width of tokens and of every latent (d = d_z = D_hid)"""
+    depth: int = 8
+    """L, transformer layers of context encoder and target posterior"""
+    heads: int = 4
+    """H"""
+    ff: int = 256
+    """feed-forward width"""
+    predictor_width: int = 16
+    """L_p, the predictor's token width"""
+    predictor_depth: int = 4
+    """layers of the predictor; not in the paper"""
+    predictor_heads: int = 4
+    """H_p"""
+    predictor_ff: int = 256
+    """ff_p"""
+    n_cls: int = 1
+    """N_CLS, learned tokens in front of both encoders; not in the paper"""
+    l_pool: int = 4
+    """L_pool, tokens that attention pooling makes of s_x; not in the paper"""
+    auxiliary_layers: int = 2
+    """hidden layers of the auxiliary encoder; not in the paper"""
+    cls_in_context: bool = True
+    """whether the CLS latents are part of s_x for pooling and predictor. They keep the context from
+    being empty where every context cell of a row is missing; with True their KL counts too"""
+    min_noise_variance: float = 1e-4
+    """floor of σ_x² and σ_y²: near-constant columns drive them to 0"""
+
+    def __post_init__(self) -> None:
+        for width, heads in ((self.d, self.heads), (self.predictor_width, self.predictor_heads)):
+            if width % heads:
+                raise ValueError(f"width {width} is not a multiple of {heads} heads")
+        if self.n_cls < 1:
+            raise ValueError("n_cls must be at least 1")

@@ -1,0 +1,89 @@
+"""Linear heads: latents to Gaussians, latents to features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from varjepa.variational.gaussian import DiagonalGaussian, at_least_float32
+
+
+class GaussianHead(nn.Module):
+    """One linear map to mean and log-variance of a diagonal Gaussian.
+
+    Shape: ``(..., inputs)`` → a Gaussian of ``(..., d)``.
+    """
+
+    def __init__(self, inputs: int, d: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(inputs, 2 * d)
+
+    def forward(self, value: Tensor) -> DiagonalGaussian:
+        return DiagonalGaussian.from_head(self.linear(value))
+
+
+class FeatureHeads(nn.Module):
+    """One linear head per feature, computed together.
+
+    Numeric heads are one row-wise product. Categorical heads are grouped by number of levels, each
+    group padded to its largest member (at most twice the smallest), so that a table of many small
+    columns and one huge one is neither a loop nor mostly padding.
+    """
+
+    def __init__(self, numeric: int, levels: Sequence[int], d: int) -> None:
+        super().__init__()
+        self.numeric = numeric
+        self.weight = nn.Parameter(torch.randn(numeric, d) * d**-0.5)
+        self.bias = nn.Parameter(torch.zeros(numeric))
+        self.groups: list[_LevelGroup] = [
+            _LevelGroup(members, [levels[j] for j in members], numeric, d)
+            for members in group_by_size(levels)
+        ]
+        self.categorical = nn.ModuleList(self.groups)
+
+    def means(self, s: Tensor) -> Tensor:
+        """Numeric heads u_j(s_j).  # (B, F, d) → (B, F_num)"""
+        return (s[:, : self.numeric] * self.weight).sum(-1) + self.bias
+
+    def log_probs(self, s: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Per group: the features' indices (G,) and log-probabilities (B, G, L_max).
+
+        The MISSING state and padding have probability 0.
+        """
+        return [(group.features, group(s)) for group in self.groups]
+
+
+class _LevelGroup(nn.Module):
+    """Heads of categorical features with similar numbers of levels."""
+
+    features: Tensor  # (G,) indices among all features
+    impossible: Tensor  # (G, L_max) bool
+
+    def __init__(self, members: Sequence[int], levels: Sequence[int], start: int, d: int) -> None:
+        super().__init__()
+        largest = max(levels)
+        self.weight = nn.Parameter(torch.randn(len(members), d, largest) * d**-0.5)
+        self.bias = nn.Parameter(torch.zeros(len(members), 1, largest))
+        state = torch.arange(largest)
+        impossible = state >= torch.tensor(list(levels)).unsqueeze(-1)  # padding
+        impossible |= (state == 0) & (torch.tensor(list(levels)).unsqueeze(-1) > 1)  # MISSING
+        self.register_buffer("features", torch.tensor(list(members)) + start, persistent=False)
+        self.register_buffer("impossible", impossible, persistent=False)
+
+    def forward(self, s: Tensor) -> Tensor:
+        tokens = s[:, self.features].transpose(0, 1)  # (G, B, d)
+        logits = torch.baddbmm(self.bias.to(tokens.dtype), tokens, self.weight).transpose(0, 1)
+        return at_least_float32(logits).masked_fill(self.impossible, -torch.inf).log_softmax(-1)
+
+
+def group_by_size(levels: Sequence[int]) -> list[list[int]]:
+    """Split features into groups whose largest has at most twice the levels of its smallest."""
+    groups: list[list[int]] = []
+    for j in sorted(range(len(levels)), key=lambda j: levels[j]):
+        if groups and levels[j] <= 2 * levels[groups[-1][0]]:
+            groups[-1].append(j)
+        else:
+            groups.append([j])
+    return groups

@@ -1,0 +1,203 @@
+"""Claims about Var-T-JEPA.
+
+1. Shapes; every parameter of every component gets a gradient from the loss.
+2. The predictor's output does not change when the target features of w do; z neither.
+3. The terms are those of Appendix A.3.1, computed here once more with loops.
+4. Missing cells: their stored values change nothing; a row without any observed cell is finite.
+5. Permuting columns together with their per-feature parameters permutes the embedding's tokens.
+6. An embedding does not depend on the other rows of the batch, to the last bit.
+7. A table of one column works.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from varjepa.masking import FeatureMasks, draw_masks
+from varjepa.models.var_t_jepa.embedding import embed_in_blocks, take_rows
+from varjepa.models.var_t_jepa.model import Rows, VarTJepa, draw_latent_noise
+from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
+from varjepa.randomness import seeded_weights
+from varjepa.variational.elbo import ElboWeights, weighted_loss
+from varjepa.variational.model import LatentNoise
+
+SMALL = VarTJepaSettings(
+    d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2
+)
+SHAPE = TableShape(3, (3, 5, 40))
+
+
+def build(shape: TableShape = SHAPE, settings: VarTJepaSettings = SMALL) -> VarTJepa:
+    with seeded_weights(0):
+        return VarTJepa(shape, settings)
+
+
+def some_rows(n: int = 12, shape: TableShape = SHAPE, holes: bool = False) -> Rows:
+    g = torch.Generator().manual_seed(1)
+    num = torch.rand(n, shape.numeric, generator=g)
+    columns = [torch.randint(1, levels, (n, 1), generator=g) for levels in shape.levels]
+    cat = torch.cat([*columns, torch.empty(n, 0, dtype=torch.long)], dim=1)
+    observed = torch.rand(n, shape.features, generator=g) > 0.4 if holes else None
+    return Rows(num, cat, observed)
+
+
+def draw(
+    model: VarTJepa, rows: Rows, sizes: tuple[int, int] = (2, 3)
+) -> tuple[FeatureMasks, LatentNoise]:
+    g = torch.Generator().manual_seed(2)
+    masks = draw_masks(len(rows), model.shape.features, rows.observed, sizes, 2, g)
+    return masks, draw_latent_noise(model, len(rows), sizes[0], g)
+
+
+@pytest.mark.parametrize("cls_in_context", [True, False])
+def test_shapes_and_gradients(cls_in_context: bool) -> None:
+    settings = VarTJepaSettings(
+        d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2,
+        n_cls=2, cls_in_context=cls_in_context,
+    )  # fmt: skip
+    model, rows = build(settings=settings), some_rows(holes=True)
+    masks, noise = draw(model, rows)
+    walk = model(rows, masks, noise)
+    assert walk.s_x.shape == (12, 4, 8)
+    assert walk.z.shape == (12, 8)
+    assert walk.s_w.shape == (12, 6, 8)
+    assert walk.p_s_y.mean.shape == (12, 2, 3, 8)
+    loss = weighted_loss(model.terms(rows, masks, walk), ElboWeights()).mean()
+    loss.backward()
+    for name, parameter in model.named_parameters():
+        unused = name == "context_encoder.tokenizer.missing"  # a missing cell is never context
+        unused |= not cls_in_context and parameter.numel() == 0
+        grad = parameter.grad
+        assert unused or (grad is not None and grad.abs().sum() > 0), name
+
+
+def test_the_predictor_never_sees_the_target() -> None:
+    model, rows = build(), some_rows()
+    masks, noise = draw(model, rows)
+    walk = model(rows, masks, noise)
+    hidden = torch.ones(12, 6, dtype=torch.bool).scatter(1, masks.context, False)
+    changed = Rows(
+        torch.where(hidden[:, :3], rows.num + 7.0, rows.num),
+        torch.where(hidden[:, 3:], 1 + rows.cat % 2, rows.cat),
+        None,
+    )
+    other = model(changed, masks, noise)
+    for name in ("s_x", "z"):
+        assert torch.equal(getattr(walk, name), getattr(other, name))
+    assert torch.equal(walk.p_s_y.mean, other.p_s_y.mean)
+    assert torch.equal(walk.p_s_y.log_var, other.p_s_y.log_var)
+    assert not torch.equal(walk.s_w, other.s_w)
+
+
+@pytest.mark.parametrize("holes", [False, True])
+def test_terms_equal_loops(holes: bool) -> None:
+    model, rows = build().double(), some_rows(holes=holes)
+    rows = Rows(rows.num.double(), rows.cat, rows.observed)
+    masks, noise = draw(model, rows)
+    noise = LatentNoise(noise.s_x.double(), noise.z.double(), noise.s_y.double())
+    walk = model(rows, masks, noise)
+    terms = model.terms(rows, masks, walk)
+
+    def nll(decoder: torch.nn.Module, latent: torch.Tensor, row: int, j: int) -> torch.Tensor:
+        if j < 3:
+            mean = latent @ decoder.heads.weight[j] + decoder.heads.bias[j]
+            normal = torch.distributions.Normal(mean, (0.5 * decoder.log_var).exp())
+            return -normal.log_prob(rows.num[row, j])
+        for group in decoder.heads.groups:
+            members = group.features.tolist()
+            if j in members:
+                g = members.index(j)
+                logits = latent @ group.weight[g] + group.bias[g, 0]
+                probs = logits[1 : SHAPE.levels[j - 3]].log_softmax(-1)
+                return -probs[rows.cat[row, j - 3] - 1]
+        raise AssertionError(j)
+
+    for row in range(len(rows)):
+        context = [
+            (t, j)
+            for t, j in enumerate(masks.context[row].tolist())
+            if masks.context_valid is None or masks.context_valid[row, t]
+        ]
+        rec = [nll(model.context_decoder, walk.s_x[row, 1 + t], row, j) for t, j in context]
+        cells = (
+            range(6) if rows.observed is None else rows.observed[row].nonzero().flatten().tolist()
+        )
+        gen = [nll(model.target_decoder, walk.s_w[row, j], row, j) for j in cells]
+        kl_sx = [walk.q_s_x.kl_to_standard()[row, t] for t in [0, *(1 + t for t, _ in context)]]
+        kl_sy = []
+        for k in range(2):
+            for m, j in enumerate(masks.target[row, k].tolist()):
+                if masks.target_valid is None or masks.target_valid[row, k, m]:
+                    q, p = walk.q_s_w, walk.p_s_y
+                    gap = q.log_var[row, j] - p.log_var[row, k, m]
+                    squared = (q.mean[row, j] - p.mean[row, k, m]) ** 2 / p.var[row, k, m]
+                    kl_sy.append(0.5 * (gap.exp() - 1 - gap + squared).sum())
+        for name, parts in (("rec", rec), ("gen", gen), ("kl_sx", kl_sx), ("kl_sy", kl_sy)):
+            expected = torch.stack(parts).mean() if parts else torch.tensor(0.0).double()
+            torch.testing.assert_close(getattr(terms, name)[row], expected)
+
+
+def test_values_of_missing_cells_do_not_matter() -> None:
+    model, rows = build(), some_rows(holes=True)
+    assert rows.observed is not None
+    rows.observed[0] = False
+    other = Rows(
+        torch.where(rows.observed[:, :3], rows.num, 1e6),
+        torch.where(rows.observed[:, 3:], rows.cat, 0),
+        rows.observed,
+    )
+    masks, noise = draw(model, rows)
+    one = model.terms(rows, masks, model(rows, masks, noise))
+    two = model.terms(other, masks, model(other, masks, noise))
+    for name in ("rec", "gen", "kl_sx", "kl_z", "kl_sy"):
+        torch.testing.assert_close(getattr(one, name), getattr(two, name))
+        assert getattr(one, name).isfinite().all()
+    assert one.gen[0] == one.rec[0] == one.kl_sy[0] == 0
+
+
+def test_columns_permute_with_their_parameters() -> None:
+    shape = TableShape(4)
+    model, rows = build(shape), some_rows(shape=shape)
+    order = torch.tensor([2, 0, 3, 1])
+    state = model.state_dict()
+    for name, value in state.items():
+        per_feature = name.endswith(("tokenizer.bias", ".position", "heads.weight", "heads.bias"))
+        if per_feature and value.shape[0] == 4:
+            state[name] = value[order]
+    permuted = build(shape)
+    permuted.load_state_dict(state)
+    plain = embed_in_blocks(model, rows).mean[:, order]
+    moved = embed_in_blocks(permuted, Rows(rows.num[:, order], rows.cat, None)).mean
+    torch.testing.assert_close(moved, plain, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("holes", [False, True])
+def test_embeddings_do_not_depend_on_the_batch(holes: bool) -> None:
+    model, rows = build(), some_rows(700, holes=holes)
+    together = embed_in_blocks(model, rows)
+    order = torch.randperm(700, generator=torch.Generator().manual_seed(3))
+    shuffled = embed_in_blocks(model, take_rows(rows, order))
+    assert torch.equal(shuffled.mean, together.mean[order])
+    assert torch.equal(shuffled.log_var, together.log_var[order])
+    alone = embed_in_blocks(model, take_rows(rows, slice(5, 6)))
+    assert torch.equal(alone.mean[0], together.mean[5])
+
+
+def test_a_table_of_one_column() -> None:
+    for shape in (TableShape(1), TableShape(0, (4,))):
+        model, rows = build(shape), some_rows(shape=shape)
+        masks, noise = draw(model, rows, sizes=(0, 1))
+        terms = model.terms(rows, masks, model(rows, masks, noise))
+        loss = weighted_loss(terms, ElboWeights()).mean()
+        loss.backward()
+        assert loss.isfinite()
+        assert (terms.rec == 0).all()
+        assert embed_in_blocks(model, rows).mean.shape == (12, 1, 8)
+
+
+def test_the_noise_floor_holds() -> None:
+    decoder = build().target_decoder
+    with torch.no_grad():
+        decoder.raw_log_var.fill_(-1e6)
+    assert decoder.log_var.exp() >= SMALL.min_noise_variance

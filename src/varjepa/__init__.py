@@ -17,4 +17,7 @@ Shapes in comments: R stacked runs, B rows of a batch, N rows, d latent dimensio
 dimension, A directions, T frequencies.
 """
 
-__version__ = "0.1.0"
+from varjepa.estimators import VarTJEPA
+from varjepa.version import __version__
+
+__all__ = ["VarTJEPA", "__version__"]

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy
 import torch
 
-import varjepa
+from varjepa.version import __version__
 
 
 def describe_environment() -> dict[str, str | int | None]:
     """What a reader needs to judge a timing or to repeat a run."""
     return {
-        "varjepa": varjepa.__version__,
+        "varjepa": __version__,
         "commit": _commit(),
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -31,7 +31,7 @@ def describe_environment() -> dict[str, str | int | None]:
 
 def _commit() -> str | None:
     """The commit of the source checkout, with a + when files differ from it; None if installed."""
-    root = Path(varjepa.__file__).parents[2]
+    root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None
     try:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from varjepa.experiments.environment import describe_environment
+from varjepa.environment import describe_environment
 from varjepa.experiments.settings import SIMULATION_VARIANTS, SimulationSettings
 from varjepa.experiments.simulation import Worlds, draw_worlds
 from varjepa.models.simulation import SimulationVarJEPA

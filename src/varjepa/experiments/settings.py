@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from varjepa.datasets.simulation_study import ProcessSettings
-from varjepa.downstream.probe import ProbeSettings
 from varjepa.models.simulation import SimulationModelSettings
+from varjepa.training.probe import ProbeSettings
 from varjepa.training.simulation import Objective, SimulationTraining
 from varjepa.variational.elbo import ElboWeights
 from varjepa.variational.sigreg import SigregSettings

@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 
 from varjepa.datasets.simulation_study import draw_process
-from varjepa.downstream.probe import fit_probe, probe_accuracy
-from varjepa.experiments.environment import describe_environment
+from varjepa.environment import describe_environment
 from varjepa.experiments.results import ResultFile, Row
 from varjepa.experiments.settings import (
     EPOCH_FIGURE_VARIANTS,
@@ -34,6 +33,7 @@ from varjepa.experiments.settings import (
 from varjepa.files import make_folder
 from varjepa.models.simulation import SimulationVarJEPA
 from varjepa.randomness import generator_for
+from varjepa.training.probe import fit_probe, probe_accuracy
 from varjepa.training.simulation import train
 from varjepa.variational.diagnostics import (
     covariance_deviation,

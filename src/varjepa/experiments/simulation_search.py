@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from varjepa.experiments.environment import describe_environment
+from varjepa.environment import describe_environment
 from varjepa.experiments.paper import SIMULATION_METRICS
 from varjepa.experiments.settings import SIMULATION_VARIANTS, SimulationSettings
 from varjepa.experiments.simulation import LATENTS, run_variant
@@ -49,7 +49,6 @@ CANDIDATES: tuple[dict[str, Any], ...] = (
     {"noise_scale": "log_std", "activation": "relu"},
     {"noise_scale": "log_std", "hidden_layers": 2},
     {"noise_scale": "log_std", "train_rows": 4000},
-    {"noise_scale": "log_std", "train_rows": 10000},
 )
 """What each candidate changes from START."""
 

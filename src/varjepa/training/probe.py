@@ -47,7 +47,7 @@ def fit_probe(
         hidden=settings.hidden,
         hidden_layers=1 if settings.hidden else 0,
         activation="relu",
-    ).to(features.dtype)
+    ).to(features.device, features.dtype)
     optimiser = torch.optim.AdamW(
         probe.parameters(),
         lr=settings.learning_rate,
@@ -57,6 +57,7 @@ def fit_probe(
     rows = features.shape[1]
     for _ in range(settings.epochs):
         order = torch.stack([torch.randperm(rows, generator=g) for g in generators])
+        order = order.to(features.device)
         for step in range(math.ceil(rows / settings.batch)):
             here = order[:, step * settings.batch : (step + 1) * settings.batch]
             logits = probe(take_rows(features, here))  # (R, B, classes)
@@ -72,4 +73,4 @@ def fit_probe(
 @torch.no_grad()
 def probe_accuracy(probe: StackedMLP, features: Tensor, labels: Tensor) -> Tensor:
     """Share of rows whose most likely class is right, per run.  # (R,)"""
-    return (probe(features).argmax(-1) == labels).to(features.dtype).mean(-1)
+    return (probe(features).argmax(-1) == labels).to(features.device, features.dtype).mean(-1)

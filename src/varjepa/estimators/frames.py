@@ -1,0 +1,120 @@
+"""What users pass in and get back: scikit-learn's conventions on one side, Arrow on the other."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from varjepa.errors import InputError
+from varjepa.tables import TableCodec, read_table
+
+
+def to_arrow(estimator: BaseEstimator, X: Any, reset: bool) -> pa.Table:
+    """Read X, keeping scikit-learn's books: ``n_features_in_``, ``feature_names_in_``.
+
+    Frames are matched by column name, so their order does not matter. Arrays have no names and are
+    matched by position, as are frames given to an estimator that was fitted on an array.
+    """
+    if not _has_names(X):
+        array = validate_data(
+            estimator, X, dtype=None, ensure_all_finite=False, reset=reset, accept_sparse=False
+        )
+        table = read_table(array)
+        known = getattr(estimator, "feature_names_in_", None)
+        return table if reset or known is None else table.rename_columns(list(known))
+    table = read_table(X)
+    if reset:
+        estimator.n_features_in_ = table.num_columns
+        estimator.feature_names_in_ = np.array(table.column_names, dtype=object)
+    elif not hasattr(estimator, "feature_names_in_"):
+        name = type(estimator).__name__
+        if table.num_columns != estimator.n_features_in_:
+            raise InputError(
+                f"X has {table.num_columns} features, but {name} is expecting "
+                f"{estimator.n_features_in_} features as input"
+            )
+        warnings.warn(
+            f"X has feature names, but {name} was fitted without feature names", stacklevel=3
+        )
+        table = table.rename_columns([f"x{j}" for j in range(table.num_columns)])
+    return table
+
+
+def like_input(table: pa.Table, X: Any) -> Any:
+    """A table as the kind of object X is: pandas, polars, Arrow or numpy; Arrow for a path."""
+    if isinstance(X, str | os.PathLike | pa.Table | pa.RecordBatch) or X is None:
+        return table
+    if not _has_names(X):
+        columns = [table[name].to_numpy() for name in table.column_names]
+        return np.column_stack(columns) if columns else np.empty((table.num_rows, 0))
+    native = nw.to_native(X, pass_through=True)
+    frame = nw.from_arrow(table, backend=nw.get_native_namespace(native)).to_native()
+    if nw.dependencies.is_pandas_dataframe(native) and len(native) == len(frame):
+        frame.index = native.index
+    return frame
+
+
+def null_cells(table: pa.Table) -> NDArray[np.bool_]:
+    """Which cells are missing; NaN counts as missing.  # (n, columns)"""
+    nulls = [pc.is_null(column, nan_is_null=True).to_numpy() for column in table.columns]
+    return np.column_stack(nulls) if nulls else np.empty((table.num_rows, 0), dtype=bool)
+
+
+def fill_holes(table: pa.Table, values: pa.Table) -> pa.Table:
+    """The table with its missing cells taken from ``values``; every other cell is untouched."""
+    filled = {}
+    for name in table.column_names:
+        column, other = table[name], values[name]
+        missing = pc.is_null(column, nan_is_null=True)
+        if pc.any(missing).as_py():
+            column, other = _one_type(column, other, name)
+            column = pc.if_else(missing, other, column)
+        filled[name] = column
+    return pa.table(filled)
+
+
+def with_all_columns(given: pa.Table, codec: TableCodec) -> pa.Table:
+    """A table of some columns as one of all columns, the others missing."""
+    known = {column.name: column for column in codec.schema.columns}
+    unknown = [name for name in given.column_names if name not in known]
+    if unknown:
+        raise InputError(f"the model knows no column {', '.join(map(repr, unknown))}")
+    return pa.table(
+        {
+            name: given[name]
+            if name in given.column_names
+            else pa.nulls(given.num_rows, column.type)
+            for name, column in known.items()
+        }
+    )
+
+
+def _has_names(X: Any) -> bool:
+    if isinstance(X, str | os.PathLike | pa.Table | pa.RecordBatch):
+        return True
+    return bool(nw.dependencies.is_into_dataframe(X)) and not isinstance(X, np.ndarray)
+
+
+def _one_type(
+    column: pa.ChunkedArray, other: pa.ChunkedArray, name: str
+) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Both columns in the column's own type, or in the values' where the column has none."""
+    if pa.types.is_null(column.type):
+        return column.cast(other.type), other
+    if pa.types.is_dictionary(column.type):
+        return column.cast(column.type.value_type), other.cast(column.type.value_type)
+    try:
+        return column, other.cast(column.type, safe=False)
+    except pa.ArrowException as error:
+        raise InputError(
+            f"column {name!r} holds {column.type} values, but was fitted on {other.type}"
+        ) from error

@@ -1,0 +1,108 @@
+"""An estimator's parameters, checked and turned into the settings of the layers below."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from varjepa.errors import InputError
+from varjepa.masking import MaskSettings
+from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
+from varjepa.tables import TableCodec
+from varjepa.training.trainer import TrainingSettings
+from varjepa.variational.elbo import ElboWeights
+
+if TYPE_CHECKING:
+    from varjepa.estimators.var_t_jepa import VarTJEPA
+
+OUTPUTS = ("flat", "mean", "cls")
+
+AUTO_STEPS = 1800
+"""Optimiser steps that ``epochs="auto"`` aims at, within 10 to 200 epochs."""
+
+
+def check_parameters(estimator: VarTJEPA) -> None:
+    """Refuse what no layer below would refuse in one sentence."""
+    one_of("output", estimator.output, OUTPUTS)
+    for name in ("epochs", "batch_size"):
+        value = getattr(estimator, name)
+        if value != "auto" and not (isinstance(value, int) and value >= 1):
+            raise InputError(f'{name} must be a positive number or "auto", not {value!r}')
+    if not 0.0 <= estimator.validation_share < 1.0:
+        raise InputError(f"validation_share must be in [0, 1), not {estimator.validation_share}")
+
+
+def one_of(name: str, value: Any, known: tuple[Any, ...]) -> None:
+    """Refuse a value that is not among the known ones."""
+    if value not in known:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, known))}, not {value!r}")
+
+
+def table_shape(codec: TableCodec) -> TableShape:
+    """What the networks need to know of a table; every category has MISSING as a state more."""
+    numeric = len(codec.numeric)
+    return TableShape.of(numeric, [feature.levels + 1 for feature in codec.features[numeric:]])
+
+
+def model_settings(estimator: VarTJEPA) -> VarTJepaSettings:
+    """The architecture."""
+    e = estimator
+    return VarTJepaSettings(
+        d=e.d,
+        depth=e.depth,
+        heads=e.heads,
+        ff=e.ff,
+        predictor_width=e.predictor_width,
+        predictor_depth=e.predictor_depth,
+        predictor_heads=e.predictor_heads,
+        predictor_ff=e.predictor_ff,
+        n_cls=e.n_cls,
+        l_pool=e.l_pool,
+    )
+
+
+def elbo_weights(estimator: VarTJEPA) -> ElboWeights:
+    """Final weights of the five terms."""
+    e = estimator
+    return ElboWeights(e.alpha_rec, e.alpha_gen, e.alpha_kl_sx, e.alpha_kl_z, e.alpha_kl_sy)
+
+
+def training_settings(estimator: VarTJEPA, rows: int) -> TrainingSettings:
+    """Optimisation, with what is "auto" decided by the number of rows to train on."""
+    e = estimator
+    batch = min(512, max(32, rows // 20)) if e.batch_size == "auto" else e.batch_size
+    wanted = min(200, max(10, math.ceil(AUTO_STEPS / math.ceil(rows / batch))))
+    epochs = wanted if e.epochs == "auto" else e.epochs
+    anneal = e.anneal_share * epochs
+    return TrainingSettings(
+        epochs=epochs,
+        batch=batch,
+        learning_rate=e.learning_rate,
+        warm_up_epochs=e.warm_up_share * epochs,
+        weights=elbo_weights(e),
+        anneal_epochs=(anneal, anneal, anneal),
+        masks=MaskSettings(_pair(e.context_share), _pair(e.target_share), e.targets),
+        check_every=e.check_every,
+        patience=e.patience,
+    )
+
+
+def _pair(shares: Sequence[float]) -> tuple[float, float]:
+    low, high = shares  # JSON gives a list back
+    return low, high
+
+
+def pick_device(name: str) -> torch.device:
+    """The device asked for; "auto" takes a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"device {name!r} is not auto, cpu or cuda") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device {name!r} was asked for, but torch sees no GPU")
+    return device

@@ -1,0 +1,85 @@
+"""Which moment of a training to keep: a score on validation rows, higher is better.
+
+With labels, the paper's: accuracy of an online linear probe after discarding the most uncertain
+20 % of the validation rows. Without, the held-out objective with masks and noise fixed once, so
+that two moments are compared on the same questions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from varjepa.masking import MaskSettings
+from varjepa.models.var_t_jepa.embedding import embed_in_blocks, split_rows
+from varjepa.models.var_t_jepa.model import Rows, VarTJepa
+from varjepa.randomness import generator_for
+from varjepa.training.draws import Streams, draw_step
+from varjepa.training.probe import ProbeSettings, fit_probe
+from varjepa.variational.elbo import ElboWeights, weighted_loss
+
+
+class Selection(Protocol):
+    """A way to score a model; it has a name for the history."""
+
+    @property
+    def name(self) -> str: ...
+
+    def score(self, model: VarTJepa) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutObjective:
+    """Minus the training objective on validation rows, KL terms at their final weight."""
+
+    rows: Rows
+    masks: MaskSettings
+    weights: ElboWeights
+    seed: int
+    batch: int = 1024
+    name: str = "held-out objective"
+
+    @torch.no_grad()
+    def score(self, model: VarTJepa) -> float:
+        streams = Streams.of(self.seed, self.rows.num.device)
+        total = 0.0
+        for part in split_rows(self.rows, self.batch):
+            draw = draw_step(model, len(part), part.observed, self.masks, streams)
+            terms = model.terms(part, draw.masks, model(part, draw.masks, draw.noise))
+            total += float(weighted_loss(terms, self.weights).sum())
+        return -total / len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredProbe:
+    """Accuracy of a linear probe on the validation rows whose latents are most certain."""
+
+    train: Rows
+    train_labels: Tensor  # (N,) class numbers
+    validation: Rows
+    validation_labels: Tensor  # (M,)
+    classes: int
+    probe: ProbeSettings
+    seed: int
+    discard: float = 0.2
+    """share of the most uncertain validation rows that does not count"""
+    name: str = "filtered accuracy"
+
+    def score(self, model: VarTJepa) -> float:
+        features = embed_in_blocks(model, self.train).mean.flatten(1)
+        held_out = embed_in_blocks(model, self.validation)
+        probe = fit_probe(
+            features.unsqueeze(0),
+            self.train_labels.unsqueeze(0),
+            self.classes,
+            self.probe,
+            [generator_for(self.seed, "probe")],
+        )
+        with torch.no_grad():
+            guess = probe(held_out.mean.flatten(1).unsqueeze(0))[0].argmax(-1)
+        uncertainty = held_out.std.mean((1, 2))
+        keep = uncertainty.argsort(stable=True)[: max(1, round(len(guess) * (1 - self.discard)))]
+        return float((guess == self.validation_labels)[keep].float().mean())

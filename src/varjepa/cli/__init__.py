@@ -1,0 +1,34 @@
+"""The ``varjepa`` command: parse, call, print. Errors are one sentence and exit code 2."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from varjepa.cli import shell, studies, tables
+from varjepa.version import __version__
+
+app = typer.Typer(
+    help="Self-supervised learning on tables with honest uncertainty.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+tables.add_commands(app)
+app.add_typer(studies.reproduce, name="reproduce")
+app.add_typer(studies.bench, name="bench")
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        shell.console.print(__version__)
+        raise typer.Exit
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point."""
+    shell.run(app, arguments)

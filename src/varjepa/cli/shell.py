@@ -1,0 +1,97 @@
+"""What every command shares: options that take lists, one-sentence errors, warnings, a bar."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from typer.core import TyperCommand
+
+from varjepa.errors import InputError
+
+UsageError: Any = typer.BadParameter.__base__  # Typer may bring its own copy of Click
+
+WRONG_INPUT = 2
+INTERRUPTED = 130  # what shells report after Ctrl-C
+
+console = Console()
+
+
+class ListCommand(TyperCommand):
+    """Lets a repeatable option take several values at once: ``--variants A G``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        repeatable = {
+            name
+            for param in self.params
+            if getattr(param, "multiple", False)
+            for name in param.opts
+        }
+        spread: list[str] = []
+        current: str | None = None
+        for word in args:
+            if word.startswith("-"):
+                current = word if word in repeatable else None
+            elif current is not None and spread[-1] != current:
+                spread.append(current)
+            spread.append(word)
+        return super().parse_args(ctx, spread)
+
+
+def run(app: typer.Typer, arguments: list[str] | None) -> None:
+    """Run the command and leave with its exit code."""
+    warnings.showwarning = _show_warning
+    try:
+        code = app(args=arguments, standalone_mode=False)
+    except InputError as error:
+        code = complain(str(error))
+    except UsageError as error:
+        code = complain(error.format_message())
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    if code == INTERRUPTED:  # some versions of Typer turn Ctrl-C into this code themselves
+        complain("interrupted; what was finished is saved, and the same command goes on from there")
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def complain(sentence: str) -> int:
+    """One line on stderr; the exit code for wrong input."""
+    print(f"varjepa: {' '.join(sentence.split())}", file=sys.stderr)  # noqa: T201
+    return WRONG_INPUT
+
+
+def positive(option: str, value: int) -> int:
+    """An option that counts something."""
+    if value < 1:
+        raise InputError(f"{option} must be at least 1, not {value}")
+    return value
+
+
+@contextmanager
+def progress_bar(total: int) -> Iterator[Callable[[str, int], None]]:
+    """A bar over epochs; yields a function to call with (variant, epoch)."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} epochs"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=total)
+
+        def advance(variant: str, epoch: int) -> None:
+            bar.update(task, advance=1, description=f"variant {variant}")
+
+        yield advance
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"varjepa: warning: {' '.join(str(message).split())}", file=sys.stderr)  # noqa: T201

@@ -1,0 +1,95 @@
+"""``varjepa reproduce`` and ``varjepa bench``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from varjepa.bench.simulation import SimulationBench, compare_simulation
+from varjepa.cli.shell import ListCommand, console, positive, progress_bar
+from varjepa.errors import InputError
+from varjepa.experiments.settings import (
+    QUICK_SIMULATION_VARIANTS,
+    SIMULATION_VARIANTS,
+    SimulationSettings,
+)
+from varjepa.experiments.simulation import missing_runs, open_results, reproduce_simulation
+from varjepa.experiments.simulation_findings import count_agreeing, findings
+from varjepa.files import make_folder, write_json
+from varjepa.report.simulation import write_simulation_report
+
+reproduce = typer.Typer(help="Run an experiment of the paper.", no_args_is_help=True)
+bench = typer.Typer(help="Compare our code with the plain way, in one run.", no_args_is_help=True)
+
+
+@reproduce.command("simulation", cls=ListCommand)
+def reproduce_simulation_command(
+    out: Annotated[Path, typer.Option(help="Folder for the results; finished runs are kept.")],
+    variants: Annotated[
+        list[str] | None, typer.Option(help="Which objectives, A to J. Default: all.")
+    ] = None,
+    runs: Annotated[int | None, typer.Option(help="Simulated worlds per variant.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Training epochs.")] = None,
+    quick: Annotated[bool, typer.Option(help="2 runs of A, E, G and J: half a minute.")] = False,
+) -> None:
+    """Table 1 and the epoch-diagnostics figure: ten objectives on simulated pairs."""
+    settings = SimulationSettings()
+    if epochs is not None:
+        settings = replace(
+            settings, training=replace(settings.training, epochs=positive("--epochs", epochs))
+        )
+    chosen = known_variants(variants or (QUICK_SIMULATION_VARIANTS if quick else ()))
+    count = positive("--runs", runs if runs is not None else 2 if quick else 5)
+
+    make_folder(out)
+    table, epoch_file = open_results(out, settings)
+    waiting = sum(bool(missing_runs(table, epoch_file, v, count)) for v in chosen)
+    with progress_bar(waiting * settings.training.epochs) as advance:
+        table, epoch_file = reproduce_simulation(out, chosen, count, settings, advance)
+    write_simulation_report(out, table.rows, epoch_file.rows)
+
+    for finding in findings(table.rows):
+        mark = "[green]yes[/]" if finding.holds else "[red]no [/]"
+        console.print(f"{mark} {finding.claim}: {finding.evidence}", highlight=False)
+    agreeing, compared = count_agreeing(table.rows, sorted({r["variant"] for r in table.rows}))
+    console.print(f"{agreeing} of {compared} cells agree with the paper; see {out}/simulation.md")
+
+
+@bench.command("simulation")
+def bench_simulation_command(
+    variant: Annotated[str, typer.Option(help="Which objective, A to J.")] = "D",
+    runs: Annotated[int, typer.Option(help="Simulated worlds.")] = 5,
+    epochs: Annotated[int, typer.Option(help="Training epochs in both.")] = 5,
+    json: Annotated[Path | None, typer.Option(help="Also write the figures here.")] = None,
+) -> None:
+    """The stacked training of several runs beside a plain loop over runs."""
+    options = SimulationBench(
+        variant=known_variants([variant])[0],
+        runs=positive("--runs", runs),
+        epochs=positive("--epochs", epochs),
+    )
+    if json is not None:
+        make_folder(json.parent)
+    result = compare_simulation(options)
+    console.print(
+        f"variant {result['variant']}, {runs} runs, {epochs} epochs: plain loop "
+        f"{result['plain_seconds']:.1f} s, stacked {result['stacked_seconds']:.1f} s, "
+        f"[bold]{result['ratio']:.1f} ×[/] faster; largest relative difference of a final weight "
+        f"{result['largest_difference']:.1e} in float64",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if json is not None:
+        write_json(json, result)
+
+
+def known_variants(names: Sequence[str]) -> list[str]:
+    """The variants asked for, all of them by default, in the table's order."""
+    for name in names:
+        if name not in SIMULATION_VARIANTS:
+            raise InputError(f"--variants {name!r} is not one of {', '.join(SIMULATION_VARIANTS)}")
+    return [v for v in SIMULATION_VARIANTS if v in names or not names]

@@ -1,0 +1,190 @@
+"""``varjepa fit | embed | impute | sample | score | demo``: the tool on a user's own table."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import typer
+
+from varjepa.cli.shell import ListCommand, console, positive
+from varjepa.demo import DemoSettings, run_demo
+from varjepa.errors import InputError
+from varjepa.estimators import VarTJEPA
+from varjepa.files import make_folder
+from varjepa.models.var_t_jepa.scoring import KINDS
+from varjepa.tables import KINDS as COLUMN_KINDS
+from varjepa.tables import Kind as ColumnKind
+from varjepa.tables import check_extension, read_table, write_table
+
+Model = Annotated[Path, typer.Argument(help="A model folder that `varjepa fit` wrote.")]
+Table = Annotated[Path, typer.Argument(help="A .csv, .parquet, .arrow or .feather file.")]
+Out = Annotated[Path, typer.Option(help="Where to write; the ending chooses CSV, Parquet, Arrow.")]
+Seed = Annotated[int, typer.Option(help="Random seed.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+
+
+def fit(
+    table: Table,
+    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    target: Annotated[
+        str | None, typer.Option(help="Label column: left out, and used to pick the checkpoint.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Default: as many as the table needs.")] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option(help="Override a column's kind, e.g. zip=categorical.")
+    ] = None,
+    device: Device = "auto",
+    seed: Seed = 0,
+    tensorboard: Annotated[bool, typer.Option(help="Also write TensorBoard events.")] = False,
+) -> None:
+    """Learn from an unlabelled table."""
+    start = time.perf_counter()
+    kinds = dict(parse_kind(word) for word in kind or [])
+    rows = read_table(table)
+    labels = None
+    if target is not None:
+        if target not in rows.column_names:
+            raise InputError(f"--target {target!r} is not a column of {table}")
+        labels = rows[target].to_numpy(zero_copy_only=False)
+        rows = rows.drop_columns([target])
+        if rows.num_columns == 0:
+            raise InputError(f"{table} has no column besides --target {target!r}")
+    make_folder(out)
+    model = VarTJEPA(
+        epochs="auto" if epochs is None else positive("--epochs", epochs),
+        column_kinds=kinds or None,
+        device=device,
+        random_state=seed,
+        log_dir=str(out),
+        tensorboard=tensorboard,
+        verbose=1,
+    ).fit(rows, labels)
+    model.save(out)
+    last = model.history_[model.best_epoch_ - 1]
+    console.print(
+        f"{rows.num_rows:,} rows, {rows.num_columns} columns: epoch {model.best_epoch_} kept by "
+        f"{model.selected_by_} {last[model.selected_by_]:.4f}, "
+        f"{model.collapse_.active_units:.0f} of {model.d} units active, "
+        f"{time.perf_counter() - start:.0f} s; model in {out}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def embed(
+    model: Model,
+    table: Table,
+    out: Out,
+    per_column: Annotated[bool, typer.Option(help="Also one uncertainty per column.")] = False,
+    device: Device = "auto",
+) -> None:
+    """Posterior means of every row, with its uncertainty."""
+    estimator = opened(model, device, out)
+    rows = read_table(table)
+    embedding = estimator.embed(rows)
+    flat = embedding.mean.reshape(len(embedding.mean), -1)
+    columns: dict[str, Any] = dict(zip(estimator.get_feature_names_out(), flat.T, strict=True))
+    columns["uncertainty"] = embedding.uncertainty()
+    if per_column:
+        names = [f"uncertainty:{name}" for name in embedding.features]
+        columns |= dict(zip(names, embedding.per_column().T, strict=True))
+    written(as_table(columns), out)
+
+
+def impute(
+    model: Model,
+    table: Table,
+    out: Out,
+    samples: Annotated[int, typer.Option(help="1: the best guess; more: that many draws.")] = 1,
+    device: Device = "auto",
+    seed: Seed = 0,
+) -> None:
+    """Fill missing cells; with several samples the draws stand below each other."""
+    estimator = opened(model, device, out)
+    count = positive("--samples", samples)
+    filled = estimator.impute(read_table(table), n_samples=count, random_state=seed)
+    if count > 1:
+        parts = [
+            part.append_column("draw", pa.array(np.full(part.num_rows, i)))
+            for i, part in enumerate(filled)
+        ]
+        filled = pa.concat_tables(parts)
+    written(filled, out)
+
+
+def sample(
+    model: Model,
+    out: Out,
+    given: Annotated[
+        Path | None, typer.Argument(help="A table of some columns to keep fixed.")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(help="How many; default 100, or given's.")] = None,
+    device: Device = "auto",
+    seed: Seed = 0,
+) -> None:
+    """Draw new rows."""
+    estimator = opened(model, device, out)
+    fixed = None if given is None else read_table(given)
+    count = rows if rows is not None else 100 if fixed is None else fixed.num_rows
+    drawn = estimator.sample(positive("--rows", count), given=fixed, random_state=seed)
+    written(read_table(drawn), out)
+
+
+def score(model: Model, table: Table, out: Out, device: Device = "auto") -> None:
+    """Per row: the objective, its five terms, and every kind of uncertainty."""
+    estimator = opened(model, device, out)
+    rows = read_table(table)
+    columns = {"score": estimator.score_samples(rows), **estimator.score_samples(rows, terms=True)}
+    columns |= {f"uncertainty_{kind}": estimator.uncertainty(rows, kind) for kind in KINDS}
+    written(as_table(columns), out)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo"),
+    rows: Annotated[int, typer.Option(help="Rows of the SIM table, up to 10,000.")] = 10_000,
+    epochs: Annotated[int, typer.Option(help="Training epochs.")] = DemoSettings().epochs,
+) -> None:
+    """The embedded SIM table, start to finish, with a report."""
+    if not 100 <= rows <= 10_000:
+        raise InputError(f"--rows must be between 100 and 10000, not {rows}")
+    make_folder(out)
+    settings = DemoSettings(rows=rows, epochs=positive("--epochs", epochs))
+    page = run_demo(out, settings, lambda line: console.print(line, highlight=False))
+    console.print(f"\nreport: {page}", highlight=False)
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Make the functions of this file commands."""
+    for command in (demo, fit, embed, impute, sample, score):
+        app.command(command.__name__, cls=ListCommand)(command)
+
+
+def opened(folder: Path, device: str, out: Path) -> VarTJEPA:
+    """The model, once the output's ending is known to be one we can write."""
+    check_extension(out)
+    estimator = VarTJEPA.load(folder)
+    return estimator.set_params(device=device)
+
+
+def written(table: pa.Table, out: Path) -> None:
+    """Write a result and say so."""
+    make_folder(out.parent)
+    write_table(table, out)
+    console.print(f"{table.num_rows:,} rows in {out}", highlight=False, soft_wrap=True)
+
+
+def as_table(columns: dict[str, Any]) -> pa.Table:
+    return pa.table({name: pa.array(values) for name, values in columns.items()})
+
+
+def parse_kind(word: str) -> tuple[str, ColumnKind]:
+    """zip=categorical"""
+    name, equals, kind = word.rpartition("=")
+    for known in COLUMN_KINDS:
+        if equals and kind == known:
+            return name, known
+    raise InputError(f"--kind {word!r} is not COLUMN=KIND with one of {', '.join(COLUMN_KINDS)}")

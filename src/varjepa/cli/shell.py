@@ -46,9 +46,10 @@ class ListCommand(TyperCommand):
 
 def run(app: typer.Typer, arguments: list[str] | None) -> None:
     """Run the command and leave with its exit code."""
-    warnings.showwarning = _show_warning
     try:
-        code = app(args=arguments, standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            code = app(args=arguments, standalone_mode=False)
     except InputError as error:
         code = complain(str(error))
     except UsageError as error:

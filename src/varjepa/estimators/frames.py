@@ -10,7 +10,6 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
@@ -24,6 +23,8 @@ def to_arrow(estimator: BaseEstimator, X: Any, reset: bool) -> pa.Table:
     Frames are matched by column name, so their order does not matter. Arrays have no names and are
     matched by position, as are frames given to an estimator that was fitted on an array.
     """
+    if reset:
+        estimator.frame_ = frame_kind(X)
     if not _has_names(X):
         array = validate_data(
             estimator, X, dtype=None, ensure_all_finite=False, reset=reset, accept_sparse=False
@@ -49,24 +50,36 @@ def to_arrow(estimator: BaseEstimator, X: Any, reset: bool) -> pa.Table:
     return table
 
 
-def like_input(table: pa.Table, X: Any) -> Any:
-    """A table as the kind of object X is: pandas, polars, Arrow or numpy; Arrow for a path."""
-    if isinstance(X, str | os.PathLike | pa.Table | pa.RecordBatch) or X is None:
-        return table
+def frame_kind(X: Any) -> str:
+    """Which library X belongs to: "numpy", "pyarrow", "pandas", "polars", …; Arrow for a path."""
+    if isinstance(X, str | os.PathLike | pa.Table | pa.RecordBatch):
+        return "pyarrow"
     if not _has_names(X):
-        columns = [table[name].to_numpy() for name in table.column_names]
-        return np.column_stack(columns) if columns else np.empty((table.num_rows, 0))
+        return "numpy"
+    return str(nw.get_native_namespace(nw.to_native(X, pass_through=True)).__name__)
+
+
+def like_input(table: pa.Table, X: Any) -> Any:
+    """A table as the kind of object X is; a pandas frame gets X's index."""
+    frame = as_kind(table, frame_kind(X))
     native = nw.to_native(X, pass_through=True)
-    frame = nw.from_arrow(table, backend=nw.get_native_namespace(native)).to_native()
     if nw.dependencies.is_pandas_dataframe(native) and len(native) == len(frame):
         frame.index = native.index
     return frame
 
 
-def null_cells(table: pa.Table) -> NDArray[np.bool_]:
-    """Which cells are missing; NaN counts as missing.  # (n, columns)"""
-    nulls = [pc.is_null(column, nan_is_null=True).to_numpy() for column in table.columns]
-    return np.column_stack(nulls) if nulls else np.empty((table.num_rows, 0), dtype=bool)
+def as_kind(table: pa.Table, kind: str) -> Any:
+    """A table as an object of the library ``kind``; Arrow where that library is not installed."""
+    if kind == "pyarrow":
+        return table
+    if kind == "numpy":
+        columns = [table[name].to_numpy() for name in table.column_names]
+        return np.column_stack(columns) if columns else np.empty((table.num_rows, 0))
+    backend: Any = kind
+    try:
+        return nw.from_arrow(table, backend=backend).to_native()
+    except ModuleNotFoundError:
+        return table
 
 
 def fill_holes(table: pa.Table, values: pa.Table) -> pa.Table:

@@ -35,6 +35,7 @@ def to_saved(estimator: VarTJEPA) -> SavedModel:
         "collapse": asdict(estimator.collapse_),
         "n_features": estimator.n_features_in_,
         "feature_names": None if names is None else list(names),
+        "frame": estimator.frame_,
         "history": estimator.history_,
     }
     return SavedModel(config, estimator.codec_.to_json(), dict(estimator.model_.state_dict()))
@@ -52,6 +53,7 @@ def restore(estimator: VarTJEPA, saved: SavedModel) -> None:
     estimator.n_features_in_ = config["n_features"]
     if config["feature_names"] is not None:
         estimator.feature_names_in_ = np.array(config["feature_names"], dtype=object)
+    estimator.frame_ = config["frame"]
     estimator.history_ = config["history"]
     estimator.model_ = VarTJepa(table_shape(estimator.codec_), model_settings(estimator))
     estimator.model_.load_state_dict(saved.tensors, strict=True)

@@ -24,7 +24,14 @@ from torch import Tensor
 
 from varjepa.errors import InputError
 from varjepa.estimators.drawing import draw_marginals, numeric_limits, predicted_table
-from varjepa.estimators.frames import fill_holes, like_input, to_arrow, with_all_columns
+from varjepa.estimators.frames import (
+    as_kind,
+    fill_holes,
+    frame_kind,
+    like_input,
+    to_arrow,
+    with_all_columns,
+)
 from varjepa.estimators.parameters import (
     check_parameters,
     elbo_weights,
@@ -214,8 +221,8 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         if result.collapse.collapsed:
             warnings.warn(
                 f"the latents have collapsed: {result.collapse.active_units:.1f} of {self.d} "
-                "dimensions per column vary across rows; raise alpha_rec and alpha_gen or lower "
-                "the KL weights",
+                "dimensions per column vary across rows; train longer, raise alpha_rec and "
+                "alpha_gen, or lower the KL weights",
                 stacklevel=2,
             )
         return self
@@ -318,6 +325,7 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
     ) -> Any:
         """Draw n rows; ``given`` fixes some columns (n rows of them, or one row for all).
 
+        The result is of given's frame library, or of the one the model was fitted with.
         Whole rows are drawn column by column in random order, each given those already drawn.
         """
         check_is_fitted(self)
@@ -334,7 +342,8 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         model = self.model_.to(generator.device)
         drawn = complete_rows(model, rows, marginal, limits, generator, z == "prior")
         values = self.codec_.decode(drawn.num.cpu().numpy(), drawn.cat.cpu().numpy())
-        return like_input(fill_holes(fixed, values), given)
+        filled = fill_holes(fixed, values)
+        return as_kind(filled, self.frame_ if given is None else frame_kind(given))
 
     # --- keeping
 

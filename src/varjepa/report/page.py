@@ -1,0 +1,396 @@
+"""What a fit found, as one HTML file that loads nothing: numbers, curves, maps, doubtful rows.
+
+The page carries no script and a policy that forbids every request. Whatever comes from the data is
+escaped by the template; figures get their words from HTML, never from matplotlib.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varjepa.errors import InputError
+from varjepa.files import make_folder, write_text
+from varjepa.report import charts
+
+Floats = NDArray[np.float64]
+
+MAP_POINTS = 3000
+"""points drawn per map at most: enough to see shapes, few enough for a page under 1 MB"""
+
+_LONGEST_NAME, _LONGEST_TITLE = 40, 1000
+_COVERAGES = (0.5, 0.8, 0.9, 1.0)
+
+_TERMS = {
+    "loss": "the whole objective",
+    "rec": "−log p(x | s_x), reconstruction",
+    "gen": "−log p(y | s_y), generation",
+    "kl_sx": "KL(q(s_x | x) ‖ N(0, I))",
+    "kl_z": "KL(q(z | s_x) ‖ N(0, I))",
+    "kl_sy": "KL(q(s_y | s_x, z, y) ‖ p(s_y | s_x, z))",
+}
+
+
+@dataclass(frozen=True)
+class Headline:
+    """One number that the reader should take home."""
+
+    label: str
+    """what is measured"""
+    value: str
+    """the number, formatted"""
+    note: str = ""
+    """what to compare it with"""
+
+
+@dataclass(frozen=True)
+class TrainingCurve:
+    """How the loss and its terms went, a panel each."""
+
+    epochs: Sequence[int]
+    """one number per step along the horizontal axis"""
+    series: Mapping[str, Sequence[float | None]]
+    """by name, a value per epoch; None: not measured there (the line runs on), NaN or infinite:
+    diverged (the line breaks)"""
+
+    def __post_init__(self) -> None:
+        for name, values in self.series.items():
+            _check_lengths(f"series {name}", len(values), "epochs", len(self.epochs))
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingMap:
+    """Every row's embedding, brought to two dimensions."""
+
+    x: Floats
+    """(N,)"""
+    y: Floats
+    """(N,)"""
+    classes: Sequence[str] | None
+    """N names, or None where there is no target"""
+    uncertainty: Floats
+    """(N,)"""
+
+    def __post_init__(self) -> None:
+        _check_lengths("y", len(self.y), "x", len(self.x))
+        _check_lengths("uncertainty", len(self.uncertainty), "x", len(self.x))
+        if self.classes is not None:
+            _check_lengths("classes", len(self.classes), "x", len(self.x))
+
+
+@dataclass(frozen=True, eq=False)
+class RiskCoverage:
+    """Risk among the rows kept when the most uncertain are left out."""
+
+    coverage: Floats
+    """(C,) shares kept, in [0, 1]"""
+    risk: Mapping[str, Floats]
+    """(C,) by name; the one to look at first, then those to compare with. ``random`` and
+    ``oracle`` are drawn as grey references"""
+
+    def __post_init__(self) -> None:
+        for name, values in self.risk.items():
+            _check_lengths(f"risk {name}", len(values), "coverage", len(self.coverage))
+
+
+@dataclass(frozen=True)
+class UncertainCell:
+    """One value of an uncertain row."""
+
+    column: str
+    """its column's name"""
+    value: str
+    """as the table has it"""
+    uncertainty: float
+    """comparable between the cells of a page"""
+
+
+@dataclass(frozen=True)
+class UncertainRow:
+    """A row that the model is unsure of, and why."""
+
+    row: int
+    """its place in the table, counted from 0"""
+    uncertainty: float
+    """of the whole row"""
+    cells: Sequence[UncertainCell]
+    """in the order to show them, the most uncertain first"""
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """Any table of words and numbers; columns that hold only numbers are set flush right."""
+
+    title: str
+    """a heading"""
+    columns: Sequence[str]
+    """names"""
+    rows: Sequence[Sequence[str]]
+    """a cell per column"""
+    note: str = ""
+    """what to read off"""
+
+    def __post_init__(self) -> None:
+        for number, row in enumerate(self.rows):
+            _check_lengths(f"row {number} of {self.title}", len(row), "columns", len(self.columns))
+
+
+@dataclass(frozen=True, eq=False)
+class ReportPage:
+    """A page; whatever is empty or None is left out."""
+
+    title: str
+    """heading, and title of the window"""
+    subtitle: str = ""
+    """a sentence below it"""
+    headlines: Sequence[Headline] = ()
+    """large numbers at the top"""
+    tables: Sequence[ResultTable] = ()
+    """plain tables, a section each"""
+    curve: TrainingCurve | None = None
+    """how training went"""
+    map: EmbeddingMap | None = None
+    """embeddings by class and by uncertainty"""
+    risk_coverage: RiskCoverage | None = None
+    """what leaving out uncertain rows buys"""
+    uncertain_rows: Sequence[UncertainRow] = ()
+    """rows to look at, the most uncertain first"""
+    footer: Mapping[str, str] = field(default_factory=dict)
+    """environment: versions, seed, seconds"""
+
+
+def write_page(page: ReportPage, path: Path) -> None:
+    """Render first, then replace the file in one step: a reader never sees half a page."""
+    text = render_page(page)
+    make_folder(path.parent)
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise InputError(f"cannot write the report {path}: {error.strerror}") from error
+
+
+def render_page(page: ReportPage) -> str:
+    """The whole page as HTML; the same input gives the same text."""
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError as error:
+        raise InputError("a report needs jinja2: pip install 'varjepa[report]'") from error
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(clean=_clean, shorten=_shorten, number=_number)
+    source = resources.files("varjepa.report").joinpath("page.html.j2").read_text(encoding="utf-8")
+    return environment.from_string(source).render(
+        page=page,
+        tables=[(table, _numeric_columns(table)) for table in page.tables if table.rows],
+        curve=_curve_view(page.curve),
+        map=_map_view(page.map),
+        risk=_risk_view(page.risk_coverage),
+        row_shares=_shares([row.uncertainty for row in page.uncertain_rows]),
+        cell_shares=_cell_shares(page.uncertain_rows),
+    )
+
+
+def _curve_view(curve: TrainingCurve | None) -> dict[str, Any] | None:
+    """A panel per series that was measured at least once."""
+    panels = []
+    for number, (name, series) in enumerate(curve.series.items() if curve else ()):
+        assert curve is not None
+        measured = [(e, v) for e, v in zip(curve.epochs, series, strict=True) if v is not None]
+        values = _finite_or_nan([v for _, v in measured])
+        present = values[np.isfinite(values)]
+        if not len(present):
+            continue
+        # the first epochs would flatten everything after them
+        log = bool(present.min() > 0 and present.max() > 50 * present.min())
+        svg = charts.draw_series(
+            np.array([e for e, _ in measured], dtype=float),
+            values,
+            key=f"curve{number}",
+            label=f"{_shorten(name)} over {len(measured)} epochs, at the end {_number(values[-1])}",
+            log=log,
+        )
+        panels.append(
+            {"name": name, "about": _TERMS.get(name, ""), "last": values[-1], "log": log}
+            | {"svg": _trusted(svg)}
+        )
+    names = [panel["name"] for panel in panels]
+    return {"panels": panels, "names": names} if panels else None
+
+
+def _map_view(points: EmbeddingMap | None) -> dict[str, Any] | None:
+    """Both maps and their legends; rows without a finite place are counted and left out."""
+    if points is None:
+        return None
+    x, y, uncertainty = (np.asarray(a, float) for a in (points.x, points.y, points.uncertainty))
+    placed = np.flatnonzero(np.isfinite(x) & np.isfinite(y) & np.isfinite(uncertainty))
+    if not len(placed):
+        return None
+    shown = placed[charts.choose_points(len(placed), MAP_POINTS)]
+    limits = charts.uncertainty_range(uncertainty[placed])
+    svg = charts.draw_uncertainty(
+        x[shown],
+        y[shown],
+        uncertainty[shown],
+        limits,
+        key="map-uncertainty",
+        label=f"Map of {len(shown)} rows, coloured by uncertainty",
+    )
+    return {
+        "rows": len(placed),
+        "shown": len(shown),
+        "left_out": len(x) - len(placed),
+        "by_uncertainty": _trusted(svg),
+        "low": limits[0],
+        "high": limits[1],
+        "gradient": charts.uncertainty_gradient(),
+        "by_class": _class_view(x, y, points.classes, placed, shown),
+    }
+
+
+def _class_view(
+    x: Floats,
+    y: Floats,
+    classes: Sequence[str] | None,
+    placed: NDArray[np.intp],
+    shown: NDArray[np.intp],
+) -> dict[str, Any] | None:
+    """The map by class with its legend; beyond eight classes the rarer ones share a grey."""
+    if classes is None:
+        return None
+    counts = Counter(classes[i] for i in placed)
+    ranked = sorted(counts, key=lambda name: (-counts[name], name))
+    named = ranked if len(ranked) <= 8 else ranked[:7]
+    rest = ranked[len(named) :]
+    marks = charts.class_marks(len(named) + bool(rest), has_rest=bool(rest))
+    group = {name: i for i, name in enumerate(named)}
+    svg = charts.draw_classes(
+        x[shown],
+        y[shown],
+        np.array([group.get(classes[i], len(named)) for i in shown], dtype=np.intp),
+        marks,
+        key="map-class",
+        label=f"Map of {len(shown)} rows, coloured by class",
+    )
+    keys = [{"name": name, "rows": counts[name]} for name in named]
+    if rest:
+        keys.append({"name": f"{len(rest)} other classes", "rows": sum(counts[n] for n in rest)})
+    return {"svg": _trusted(svg), "keys": list(zip(keys, marks, strict=True))}
+
+
+def _risk_view(given: RiskCoverage | None) -> dict[str, Any] | None:
+    """The curves, and their risk at a few coverages: the table is the legend."""
+    if given is None or not given.risk or not len(given.coverage):
+        return None
+    order = np.argsort(given.coverage, kind="stable")
+    coverage = np.asarray(given.coverage, float)[order]
+    risks = {name: _finite_or_nan(risk)[order] for name, risk in given.risk.items()}
+    strokes = charts.curve_strokes(list(risks))
+    svg = charts.draw_risk_coverage(
+        coverage,
+        list(risks.values()),
+        strokes,
+        key="risk",
+        label="Risk among the rows kept, against the share of rows kept: "
+        + ", ".join(_shorten(name) for name in risks),
+    )
+    inside = [c for c in _COVERAGES if coverage[0] - 1e-6 <= c <= coverage[-1] + 1e-6]
+    curves = [
+        {
+            "name": name,
+            "stroke": stroke,
+            "mean": _mean_height(coverage, risk),
+            "at": [float(np.interp(c, coverage, risk)) for c in inside],
+        }
+        for (name, risk), stroke in zip(risks.items(), strokes, strict=True)
+    ]
+    names = {name.lower() for name in risks}
+    return {"svg": _trusted(svg), "coverages": inside, "curves": curves, "names": names}
+
+
+def _mean_height(across: Floats, heights: Floats) -> float:
+    """The area below a curve over its width (np.trapezoid came with numpy 2)."""
+    width = across[-1] - across[0]
+    if width <= 0:
+        return float(np.mean(heights))
+    return float(np.sum(np.diff(across) * (heights[1:] + heights[:-1]) / 2) / width)
+
+
+def _finite_or_nan(values: Any) -> Floats:
+    numbers = np.array(values, dtype=float)
+    numbers[~np.isfinite(numbers)] = np.nan
+    return numbers
+
+
+def _shares(values: Sequence[float]) -> list[float]:
+    """Lengths of bars in percent, the largest value 100; from 0, or from the least if negative."""
+    present = [v for v in values if math.isfinite(v)]
+    low, high = min([0.0, *present]), max([0.0, *present])
+    return [
+        round(100 * (v - low) / (high - low), 1) if math.isfinite(v) and high > low else 0.0
+        for v in values
+    ]
+
+
+def _cell_shares(rows: Sequence[UncertainRow]) -> list[list[float]]:
+    """One scale for the cells of all rows, so that bars can be compared down the page."""
+    shares = iter(_shares([cell.uncertainty for row in rows for cell in row.cells]))
+    return [[next(shares) for _ in row.cells] for row in rows]
+
+
+def _numeric_columns(table: ResultTable) -> list[bool]:
+    """Columns whose cells are all numbers (with ±, %, a unit) or blank, and not all blank."""
+    number = r"[+\-−]?[\d,]*\.?\d+(?:[eE][+\-−]?\d+)?"
+    pattern = re.compile(rf"{number}(?:\s*±\s*{number})?\s*(?:%|s|ms|min|h|MB|GB|×)?|[-–—]?|nan")
+    return [
+        any(row[i].strip() for row in table.rows)
+        and all(pattern.fullmatch(row[i].strip()) for row in table.rows)
+        for i in range(len(table.columns))
+    ]
+
+
+def _number(value: float) -> str:
+    """About three figures, a real minus sign; a dash where there is none."""
+    if not math.isfinite(value):
+        return "–"
+    size = abs(value)
+    if size >= 1e6 or 0 < size < 0.001:
+        text = f"{value:.1e}"
+    elif size >= 1000:
+        text = f"{value:,.0f}"
+    else:
+        text = f"{value:.3f}" if size < 10 else f"{value:.1f}"
+    return text.replace("-", "−")
+
+
+def _clean(text: Any) -> str:
+    """On one line, with a � for each character that no HTML or UTF-8 file may hold."""
+    line = re.sub(r"\s+", " ", str(text))
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]", "�", line)
+
+
+def _shorten(text: Any, longest: int = _LONGEST_NAME) -> str:
+    line = _clean(text)
+    return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
+
+
+def _trusted(svg: str) -> Any:
+    """An element our own serialiser wrote: the only text the template does not escape."""
+    from markupsafe import Markup  # comes with jinja2
+
+    return Markup(svg)
+
+
+def _check_lengths(what: str, length: int, other: str, expected: int) -> None:
+    if length != expected:
+        raise ValueError(f"{what}: {length} values, but {expected} {other}")

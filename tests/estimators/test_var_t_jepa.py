@@ -1,0 +1,280 @@
+"""Claims about what VarTJEPA does with tables.
+
+1. Column order does not matter, to the last bit; a missing column is named; an extra one is warned
+   of; a table without names is matched by position.
+2. Same seed, same weights; save → load → identical embeddings.
+3. impute leaves observed cells alone, stays within kind and range, and several draws differ.
+4. A wide predictor really conditions: a column that is a function of two others is filled from
+   them (R² ≥ .8, accuracy ≥ .9), and no longer when those are shuffled.
+5. sample keeps what is given and draws within kind and range.
+6. Every kind of uncertainty is finite, per row and per column.
+7. Odd tables work: one row, one column, constant, all missing, a huge category.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+
+from varjepa import VarTJEPA
+from varjepa.errors import InputError
+from varjepa.models.var_t_jepa.scoring import KINDS
+
+SMALL: dict[str, Any] = {
+    "d": 8, "depth": 1, "heads": 2, "ff": 8, "predictor_width": 8, "predictor_depth": 1,
+    "predictor_heads": 2, "predictor_ff": 8, "epochs": 2, "check_every": 1, "random_state": 0,
+}  # fmt: skip
+
+
+def frame(n: int = 60) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "size": np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n)),
+            "count": rng.integers(3, 9, n),
+            "colour": rng.choice(["red", "green", None], n),
+            "born": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n), "D"),
+        }
+    )
+
+
+def quiet_fit(X: Any, **parameters: Any) -> VarTJEPA:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # two epochs do collapse
+        return VarTJEPA(**{**SMALL, **parameters}).fit(X)
+
+
+@pytest.fixture(scope="module")
+def model() -> VarTJEPA:
+    return quiet_fit(frame())
+
+
+def test_column_order_does_not_matter(model: VarTJEPA) -> None:
+    X = frame()
+    np.testing.assert_array_equal(model.transform(X[X.columns[::-1]]), model.transform(X))
+
+
+def test_every_frame_library_gives_the_same(model: VarTJEPA) -> None:
+    X = frame()
+    expected = model.transform(X)
+    for other in (pl.from_pandas(X), pa.Table.from_pandas(X)):
+        np.testing.assert_array_equal(model.transform(other), expected)
+
+
+def test_columns_that_do_not_fit(model: VarTJEPA) -> None:
+    X = frame()
+    with pytest.raises(InputError, match="'colour'"):
+        model.transform(X.drop(columns="colour"))
+    with pytest.warns(UserWarning, match="'shoe'"):
+        extra = model.transform(X.assign(shoe=1))
+    np.testing.assert_array_equal(extra, model.transform(X))
+
+
+def test_arrays_are_matched_by_position() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    named = pd.DataFrame(X, columns=["a", "b", "c"])
+    by_name, by_position = quiet_fit(named), quiet_fit(X)
+    with pytest.warns(UserWarning, match="feature names"):
+        np.testing.assert_array_equal(by_name.transform(X), by_name.transform(named))
+    with pytest.warns(UserWarning, match="fitted without feature names"):
+        np.testing.assert_array_equal(by_position.transform(named), by_position.transform(X))
+    with pytest.raises(InputError, match="expecting 3 features"):
+        by_position.transform(named[["a", "b"]])
+
+
+def test_same_seed_same_weights(model: VarTJEPA) -> None:
+    again = quiet_fit(frame())
+    for name, weight in model.model_.state_dict().items():
+        assert torch.equal(weight, again.model_.state_dict()[name]), name
+    other = quiet_fit(frame(), random_state=1)
+    assert not np.array_equal(other.transform(frame()), model.transform(frame()))
+
+
+def test_fit_does_not_touch_the_global_generator() -> None:
+    before = torch.get_rng_state()
+    quiet_fit(frame())
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_saved_models_answer_the_same(model: VarTJEPA, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    loaded = VarTJEPA.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.transform(frame()), model.transform(frame()))
+    for kind in KINDS:
+        np.testing.assert_array_equal(
+            loaded.uncertainty(frame(), kind), model.uncertainty(frame(), kind)
+        )
+    pd.testing.assert_frame_equal(loaded.impute(frame()), model.impute(frame()))
+    assert loaded.get_params()["d"] == 8
+    assert sorted(p.name for p in (tmp_path / "model").iterdir()) == [
+        "codec.json",
+        "config.json",
+        "manifest.json",
+        "model.safetensors",
+    ]
+
+
+def test_imputation_fills_holes_and_nothing_else(model: VarTJEPA) -> None:
+    X = frame()
+    X.loc[[1, 2], "count"] = np.nan
+    X.loc[3, "born"] = pd.NaT
+    filled = model.impute(X)
+    assert not filled.isna().any().any()
+    for name in X:
+        seen = X[name].notna()
+        assert (filled.loc[seen, name] == X.loc[seen, name]).all()
+    assert filled["colour"].isin(["red", "green"]).all()
+    assert filled["count"].between(3, 8).all()
+    assert (filled["count"] % 1 == 0).all()
+    assert filled["size"].between(X["size"].min(), X["size"].max()).all()
+    assert filled["born"].between(X["born"].min(), X["born"].max()).all()
+    assert isinstance(model.impute(pl.from_pandas(X)), pl.DataFrame)
+
+
+def test_several_imputations_differ(model: VarTJEPA) -> None:
+    X = frame()
+    X.loc[:30, "size"] = np.nan
+    draws = model.impute(X, n_samples=3)
+    assert len(draws) == 3
+    values = np.stack([draw["size"].to_numpy()[:30] for draw in draws])
+    assert (values.std(0) > 0).mean() > 0.5  # some draws meet at the end of the range
+    same = (
+        model.impute(X, n_samples=3, random_state=4),
+        model.impute(X, n_samples=3, random_state=4),
+    )
+    pd.testing.assert_frame_equal(same[0][2], same[1][2])
+    prior = model.impute(X, n_samples=2, z="prior")
+    assert not prior[0]["size"].equals(draws[0]["size"])
+
+
+def test_a_wide_predictor_conditions_on_the_other_columns() -> None:
+    rng = np.random.default_rng(0)
+    n = 2500
+    a, b = rng.normal(size=n), rng.normal(size=n)
+    key = rng.choice(["x", "y", "z"], n)
+    X = pd.DataFrame({"a": a, "b": b, "key": key, "sum": a + b, "code": np.where(a > 0, key, "w")})
+    train, test = X[:2000], X[2000:]
+    model = VarTJEPA(
+        d=32, depth=2, ff=64, predictor_width=64, epochs=40, batch_size=64, learning_rate=3e-3,
+        random_state=0,
+    ).fit(train)  # fmt: skip
+
+    def r2(table: pd.DataFrame) -> float:
+        guess = model.impute(table.assign(sum=np.nan))["sum"]
+        return float(
+            1 - ((guess - test["sum"]) ** 2).sum() / ((test["sum"] - test["sum"].mean()) ** 2).sum()
+        )
+
+    def right(table: pd.DataFrame) -> float:
+        return float((model.impute(table.assign(code=None))["code"] == test["code"]).mean())
+
+    shuffled = test.assign(
+        **{name: rng.permutation(test[name].to_numpy()) for name in ("a", "b", "key")}
+    )
+    assert r2(test) >= 0.8
+    assert r2(shuffled) < 0.1
+    assert right(test) >= 0.9
+    assert right(shuffled) < 0.7
+
+
+def test_samples_keep_what_is_given(model: VarTJEPA) -> None:
+    X = frame()
+    whole = model.sample(50)
+    assert whole.shape == (50, 4)
+    assert not whole.isna().any().any()
+    assert whole["count"].between(3, 8).all()
+    assert whole["size"].std() > 0
+    given = pd.DataFrame({"colour": ["green"], "count": [5]})
+    drawn = model.sample(20, given=given)
+    assert (drawn["colour"] == "green").all()
+    assert (drawn["count"] == 5).all()
+    assert drawn["size"].nunique() > 1
+    rows = model.sample(60, given=X[["size"]].fillna(0.25))
+    np.testing.assert_array_equal(rows["size"], X["size"].fillna(0.25))
+    with pytest.raises(InputError, match="given has 2 rows"):
+        model.sample(5, given=X[["size"]][:2])
+    with pytest.raises(InputError, match="'shoe'"):
+        model.sample(1, given=pd.DataFrame({"shoe": [1]}))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("aggregate", ["mean", "q90"])
+def test_uncertainties_are_finite(model: VarTJEPA, kind: Any, aggregate: Any) -> None:
+    X = frame()
+    X.loc[0] = [np.nan, np.nan, None, pd.NaT]
+    row = model.uncertainty(X, kind, aggregate)
+    assert row.shape == (60,)
+    assert np.isfinite(row).all()
+    cells = model.uncertainty(X, kind, per_column=True)
+    assert cells.shape == (60, len(model.codec_.features))
+    holes = np.isnan(cells)
+    assert not holes.any() if kind in ("posterior", "predictive") else holes[0].all()
+
+
+def test_scores_split_into_terms(model: VarTJEPA) -> None:
+    terms = model.score_samples(frame(), terms=True)
+    total = (
+        0.1 * terms["rec"] + terms["gen"] + 1e-4 * terms["kl_sx"]
+        + 1e-6 * terms["kl_z"] + 1e-5 * terms["kl_sy"]
+    )  # fmt: skip
+    np.testing.assert_allclose(model.score_samples(frame()), -total, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pd.DataFrame({"a": [1.0], "b": ["x"]}),
+        pd.DataFrame({"a": np.arange(30.0)}),
+        pd.DataFrame({"k": list("abc") * 10}),
+        pd.DataFrame({"a": np.ones(30), "b": np.arange(30)}),
+        pd.DataFrame({"a": [np.nan] * 30, "b": np.arange(30), "c": [None] * 30}),
+        pd.DataFrame({"id": [f"u{i}" for i in range(5000)], "b": np.arange(5000)}),
+    ],
+    ids=["one row", "one number", "one category", "constant", "all missing", "huge category"],
+)
+def test_odd_tables(table: pd.DataFrame) -> None:
+    model = quiet_fit(table, epochs=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # rare levels count as unseen
+        assert np.isfinite(model.transform(table)).all()
+        assert np.isfinite(model.uncertainty(table, "surprise")).all()
+        assert len(model.sample(3)) == 3
+        assert len(model.impute(table)) == len(table)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"output": "round"}, "output must be one of"),
+        ({"epochs": 0}, "epochs must be a positive number"),
+        ({"validation_share": 1.5}, "validation_share"),
+        ({"device": "toaster"}, "device 'toaster'"),
+        ({"column_kinds": {"shoe": "numeric"}}, "'shoe'"),
+        ({"scaling": "log"}, "scaling"),
+        ({"context_share": (0.9, 0.1)}, "context_share"),
+        ({"d": 7}, "not a multiple"),
+    ],
+)
+def test_wrong_parameters_are_named(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        VarTJEPA(**{**SMALL, **wrong}).fit(frame())
+
+
+def test_wrong_questions_are_named(model: VarTJEPA) -> None:
+    for ask in (
+        lambda: model.uncertainty(frame(), "vague"),  # type: ignore[arg-type]
+        lambda: model.uncertainty(frame(), aggregate="max"),  # type: ignore[arg-type]
+        lambda: model.impute(frame(), z="zeta"),  # type: ignore[arg-type]
+        lambda: model.impute(frame(), n_samples=0),
+        lambda: model.sample(0),
+    ):
+        with pytest.raises(InputError):
+            ask()

@@ -1,0 +1,70 @@
+"""Claims: a damaged or foreign model folder is refused in one sentence, and nothing is executed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from varjepa.model_folder import ModelFileError, SavedModel, load_model, save_model
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tensors = {"w": torch.arange(6.0).view(2, 3), "b": torch.zeros(())}
+    save_model(tmp_path / "model", SavedModel({"a": [1, None]}, {"c": "é"}, tensors))
+    return tmp_path / "model"
+
+
+def test_round_trip(folder: Path) -> None:
+    saved = load_model(folder)
+    assert saved.config == {"a": [1, None]}
+    assert saved.codec == {"c": "é"}
+    assert torch.equal(saved.tensors["w"], torch.arange(6.0).view(2, 3))
+
+
+@pytest.mark.parametrize("name", ["config.json", "codec.json", "model.safetensors"])
+def test_one_flipped_bit_is_found(folder: Path, name: str) -> None:
+    content = bytearray((folder / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / name).write_bytes(content)
+    with pytest.raises(ModelFileError, match="is damaged"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "manifest.json", "model.safetensors"])
+def test_a_missing_file_is_named(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(ModelFileError, match=name):
+        load_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"format": "other"}, "is not a varjepa model"),
+        ({"version": 99}, "format version 99"),
+        ({"sha256": {"../x": "0"}}, "does not list"),
+        ({"sha256": None}, "does not list"),
+    ],
+)
+def test_foreign_manifests(folder: Path, change: dict[str, object], says: str) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    (folder / "manifest.json").write_text(json.dumps({**manifest, **change}))
+    with pytest.raises(ModelFileError, match=says):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{", b"\xff"])
+def test_manifests_that_are_no_manifests(folder: Path, content: bytes) -> None:
+    (folder / "manifest.json").write_bytes(content)
+    with pytest.raises(ModelFileError):
+        load_model(folder)
+
+
+def test_saving_again_replaces_the_whole(folder: Path) -> None:
+    save_model(folder, SavedModel({"a": 2}, {}, {"v": torch.ones(1)}))
+    assert load_model(folder).config == {"a": 2}
+    assert set(load_model(folder).tensors) == {"v"}

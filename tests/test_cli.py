@@ -88,6 +88,21 @@ def test_results_of_other_settings(tmp_path: Path, capsys: Captured) -> None:
     assert snapshot(tmp_path) == before
 
 
+def test_an_output_that_cannot_be_written(tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "simulation.md").mkdir()
+    arguments = ["--out", tmp_path, "--variants", "G", "--runs", 1, "--epochs", 1]
+    assert_refused(capsys, run("reproduce", "simulation", *arguments), "simulation.md")
+    assert_refused(capsys, run("bench", "simulation", "--json", tmp_path), "--json")
+    assert_refused(capsys, run("bench", "simulation", "--variant", "Q"), "--variant 'Q'")
+
+
+def test_a_group_without_a_command_shows_its_help(capsys: Captured) -> None:
+    assert run("reproduce") == 2
+    captured = capsys.readouterr()
+    assert "simulation" in captured.out
+    assert captured.err == ""
+
+
 def test_several_variants_after_one_option(tmp_path: Path, capsys: Captured) -> None:
     code = run(
         "reproduce",

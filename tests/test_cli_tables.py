@@ -105,6 +105,9 @@ def test_impute_sample_and_score(model: Path, table: Path, tmp_path: Path) -> No
         (["embed", "{model}", "{table}", "--out", "{new}.xls"], ".parquet"),
         (["impute", "{model}", "{table}", "--out", "{new}.csv", "--samples", "0"], "--samples"),
         (["sample", "{model}", "--out", "{new}.csv", "--rows", "-3"], "--rows"),
+        (["fit", "{table}", "--out", "{new}", "--seed", "-1"], "--seed"),
+        (["fit", "{table}", "--out", "{new}", "--device", "meta"], "meta"),
+        (["fit", "{table}", "--out", "{new}", "--target", "size"], "2 missing labels"),
         (["demo", "--out", "{new}", "--rows", "7"], "--rows"),
         (["demo", "--out", "{new}", "--epochs", "0"], "--epochs"),
     ],
@@ -135,3 +138,14 @@ def test_demo_runs_start_to_finish(tmp_path: Path, capsys: Captured) -> None:
     assert "<svg" in page
     assert "Selective accuracy" in page
     assert "http" not in page.replace("http-equiv", "")
+
+
+def test_a_table_without_rows(model: Path, tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "empty.csv").write_text("size,zip,colour\n")
+    code = run("embed", model, tmp_path / "empty.csv", "--out", tmp_path / "e.csv")
+    assert_refused(capsys, code, "no rows")
+
+
+def test_options_may_stand_before_the_table(table: Path, tmp_path: Path) -> None:
+    arguments = ["--kind", "zip=categorical", "--epochs", "1", table, "--out", tmp_path / "m"]
+    assert run("fit", *arguments) == 0

@@ -1,4 +1,4 @@
-"""Claims: the paper map names only things that exist, and README's figures are the results'."""
+"""Claims: the paper map names only things that exist, and links lead somewhere."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import tempfile
@@ -21,6 +22,21 @@ def make_folder(folder: Path) -> None:
             pass
     except OSError as error:
         raise InputError(f"cannot write to the folder {folder}: {error.strerror}") from error
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock: two processes rewriting one file would lose each other's rows."""
+    path = folder / ".varjepa.lock"
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(f"another varjepa process is writing to {folder}") from error
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from varjepa.errors import InputError
-from varjepa.experiments.results import FORMAT_VERSION, ResultFile
+from varjepa.experiments.results import FORMAT_VERSION, Layout, ResultFile, Row, plain
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,10 @@ class Settings:
 
 
 def opened(path: Path, epochs: int = 3) -> ResultFile:
-    return ResultFile(path, ("variant", "run"), Settings(epochs))
+    def settings(row: Row) -> object:
+        return {**plain(Settings(epochs)), "weight": {"A": 1, "B": 2}[row["variant"]]}
+
+    return ResultFile(path, Layout(("variant", "run"), (), settings))
 
 
 def test_rows_are_kept_ordered_and_replaced(tmp_path: Path) -> None:
@@ -42,7 +45,15 @@ def test_rows_of_other_settings_are_refused_and_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [{}, [1], [{"variant": "A"}], [{"variant": "A", "run": 0, "settings": {}}], "x"]
+    "content",
+    [
+        {},
+        [1],
+        [{"variant": "A"}],
+        [{"variant": "A", "run": 0, "settings": {}}],
+        [{"variant": "Z", "run": 0, "settings": {}, "format_version": 1}],
+        "x",
+    ],
 )
 def test_foreign_files_are_refused_and_kept(tmp_path: Path, content: object) -> None:
     path = tmp_path / "rows.json"
@@ -59,4 +70,14 @@ def test_another_format_version_is_refused(tmp_path: Path) -> None:
     rows[0]["format_version"] = FORMAT_VERSION + 1
     path.write_text(json.dumps(rows))
     with pytest.raises(InputError, match=f"format version {FORMAT_VERSION + 1}"):
+        opened(path)
+
+
+def test_rows_of_another_objective_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    opened(path).add([{"variant": "A", "run": 0}])
+    rows = json.loads(path.read_text())
+    rows[0]["settings"]["weight"] = 7
+    path.write_text(json.dumps(rows))
+    with pytest.raises(InputError, match="weight 7 there, 1 here"):
         opened(path)

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from varjepa.errors import InputError
 from varjepa.experiments import simulation as study
 from varjepa.experiments.results import Row
 from varjepa.experiments.settings import SIMULATION_VARIANTS, SimulationSettings
+from varjepa.experiments.simulation_search import CANDIDATES, CHOSEN, settings_for
 
 BASE = SimulationSettings()
 SMALL = replace(
@@ -118,3 +120,19 @@ def test_variants_are_the_papers() -> None:
         objective = SIMULATION_VARIANTS[name].objective
         assert asdict(objective.elbo) == {**unit, **changes}
         assert (objective.sigreg_s_x, objective.sigreg_s_y) == (on_s_x, on_s_y)
+
+
+def test_two_writers_are_refused(tmp_path: Path) -> None:
+    def meanwhile(variant: str, epoch: int) -> None:
+        with pytest.raises(InputError, match="another varjepa process"):
+            study.reproduce_simulation(tmp_path, ["G"], 1, SMALL)
+
+    study.reproduce_simulation(tmp_path, ["A"], 1, SMALL, meanwhile)
+    study.reproduce_simulation(tmp_path, ["G"], 1, SMALL)
+    table, _ = study.open_results(tmp_path, SMALL)
+    assert {row["variant"] for row in table.rows} == {"A", "G"}
+
+
+def test_the_defaults_are_the_candidate_that_was_chosen() -> None:
+    assert settings_for(CHOSEN) == SimulationSettings()
+    assert CHOSEN in CANDIDATES

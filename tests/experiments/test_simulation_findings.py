@@ -17,6 +17,7 @@ from varjepa.experiments.simulation_findings import (
     findings,
     summarise,
 )
+from varjepa.report.simulation import simulation_table
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -100,3 +101,22 @@ def test_the_committed_study_is_complete_and_shows_the_findings() -> None:
     for finding in findings(table.rows):
         assert finding.holds, finding
     assert count_agreeing(table.rows, list(SIMULATION_VARIANTS))[0] >= 80
+
+
+def test_one_run_has_no_spread_to_compare_with() -> None:
+    rows = [row for row in paper_rows() if row["run"] == 0]
+    claims = {finding.claim[0] for finding in findings(rows)}
+    assert claims == {"A", "E", "J", "C", "I"}  # neither B, C, D within noise nor H above G
+    assert findings([]) == []
+
+
+def test_the_committed_table_is_made_of_the_committed_rows() -> None:
+    table, _ = open_results(RESULTS, SimulationSettings())
+    assert (RESULTS / "simulation.md").read_text(encoding="utf-8") == simulation_table(table.rows)
+
+
+def test_readme_quotes_the_committed_count() -> None:
+    table, _ = open_results(RESULTS, SimulationSettings())
+    agreeing, compared = count_agreeing(table.rows, list(SIMULATION_VARIANTS))
+    readme = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
+    assert f"{agreeing} of the table's {compared} numbers agree" in " ".join(readme.split())

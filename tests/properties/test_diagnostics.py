@@ -57,8 +57,11 @@ def test_matched_gaussian_is_zero_only_at_the_standard_moments() -> None:
 
 def test_a_collapsed_dimension_is_infinitely_far() -> None:
     s = torch.randn(100, 3, generator=generator())
+    copied = s.clone()
+    copied[:, 1] = copied[:, 0]
     s[:, 1] = 0.0
     assert kl_of_matched_gaussian(s) == math.inf
+    assert kl_of_matched_gaussian(copied) == math.inf
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -74,6 +77,21 @@ def test_surgery_identity(seed: int) -> None:
     assert abs(right - split.expected_kl) <= 4 * split.standard_error
     assert split.aggregated_kl > 0
     assert 0 < split.mutual_information < math.log(200)
+
+
+def test_both_halves_equal_quadrature() -> None:
+    """The sum above holds for any mixture density; each half alone does not."""
+    mean = torch.tensor([[-1.0], [0.4], [2.0]], dtype=torch.float64)
+    log_var = torch.tensor([[-1.0], [0.3], [-0.5]], dtype=torch.float64)
+    s = torch.linspace(-12, 12, 20_001, dtype=torch.float64)
+    each = torch.distributions.Normal(mean, (0.5 * log_var).exp()).log_prob(s)  # (3, grid)
+    mixture = torch.logsumexp(each, 0) - math.log(3)
+    prior = torch.distributions.Normal(0.0, 1.0).log_prob(s)
+    aggregated = torch.trapezoid(mixture.exp() * (mixture - prior), s)
+    information = torch.trapezoid((each.exp() * (each - mixture)).mean(0), s)
+    split = elbo_surgery(DiagonalGaussian(mean, log_var), generator(), samples=40_000)
+    torch.testing.assert_close(split.aggregated_kl, aggregated, atol=0.01, rtol=0)
+    torch.testing.assert_close(split.mutual_information, information, atol=0.01, rtol=0)
 
 
 def test_separated_posteriors_carry_log_n() -> None:

@@ -103,10 +103,21 @@ def test_only_bad_steps_end_in_a_sentence_with_row_numbers() -> None:
         run(rows, replace(SETTINGS, epochs=25))
 
 
+def test_row_numbers_are_the_users() -> None:
+    rows = table(64)
+    rows.num[5, 0] = math.nan
+    selection = HeldOutObjective(rows, SETTINGS.masks, SETTINGS.weights, 0)
+    with pytest.raises(InputError, match=r"rows 1005$"):
+        train(
+            build(), rows, replace(SETTINGS, epochs=25), selection, 0,
+            row_numbers=torch.arange(1000, 1064),
+        )  # fmt: skip
+
+
 def test_annealing_is_linear_per_latent() -> None:
     weights = AnnealedWeights(ElboWeights(0.5, 2.0, 1.0, 1.0, 1.0), 10, 0, 20)
-    assert weights.at(0) == ElboWeights(0.5, 2.0, 0.0, 1.0, 0.0)
-    assert weights.at(5) == ElboWeights(0.5, 2.0, 0.5, 1.0, 0.25)
+    assert weights.at(0) == ElboWeights(0.5, 2.0, 0.1, 1.0, 0.05)
+    assert weights.at(4) == ElboWeights(0.5, 2.0, 0.5, 1.0, 0.25)
     assert weights.at(100) == ElboWeights(0.5, 2.0, 1.0, 1.0, 1.0)
 
 
@@ -146,7 +157,7 @@ COLLAPSED = ElboWeights(rec=0.0, gen=0.0, kl_sx=1.0, kl_z=1.0, kl_sy=1.0)
 def test_the_alarm_rings_on_a_planted_collapse_only(seed: int) -> None:
     _, healthy = run(table(seed=seed), seed=seed)
     assert not healthy.collapse.collapsed, healthy.collapse
-    planted = replace(SETTINGS, weights=COLLAPSED, anneal_epochs=(0, 0, 0))
+    planted = replace(SETTINGS, weights=COLLAPSED)
     _, collapsed = run(table(seed=seed), planted, seed=seed)
     assert collapsed.collapse.collapsed, collapsed.collapse
 

@@ -28,6 +28,9 @@ from varjepa.variational.elbo import weighted_loss
 from varjepa.variational.model import infer, split_noise, terms_of
 from varjepa.variational.sigreg import SigregSettings, frequency_grid
 
+SAME = 1e-9
+"""Relative difference of float64 weights up to which two trainings are the same computation."""
+
 
 @dataclass(frozen=True, slots=True)
 class SimulationBench:
@@ -43,6 +46,7 @@ class SimulationBench:
 
 def compare_simulation(options: SimulationBench) -> dict[str, Any]:
     """Time both in float32, then train both in float64 and compare every final weight."""
+    _train_both(options.variant, 1, 1, torch.float32)  # nobody pays for the first use of torch
     timed = _train_both(options.variant, options.runs, options.epochs, torch.float32)
     exact = _train_both(options.variant, options.runs, min(options.epochs, 2), torch.float64)
     return {

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from typer.core import TyperCommand
 
-from varjepa.errors import InputError
+from varjepa.errors import InputError, Interrupted
 
 UsageError: Any = typer.BadParameter.__base__  # Typer may bring its own copy of Click
 
@@ -50,21 +50,35 @@ def run(app: typer.Typer, arguments: list[str] | None) -> None:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             code = app(args=arguments, standalone_mode=False)
+        if code == INTERRUPTED:  # some versions of Typer turn Ctrl-C into this code themselves
+            complain("interrupted")
     except InputError as error:
         code = complain(str(error))
     except UsageError as error:
         code = complain(error.format_message())
-    except (KeyboardInterrupt, typer.Abort):
+    except OSError as error:  # a full disk, a file that went away
+        code = complain(f"{error.filename or 'the system'}: {error.strerror or error}")
+    except Interrupted as stop:
+        complain(str(stop))
         code = INTERRUPTED
-    if code == INTERRUPTED:  # some versions of Typer turn Ctrl-C into this code themselves
-        complain("interrupted; what was finished is saved, and the same command goes on from there")
+    except (KeyboardInterrupt, typer.Abort):
+        complain("interrupted")
+        code = INTERRUPTED
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def complain(sentence: str) -> int:
     """One line on stderr; the exit code for wrong input."""
-    print(f"varjepa: {' '.join(sentence.split())}", file=sys.stderr)  # noqa: T201
+    if sentence:  # a group without a command has printed its help instead
+        print(f"varjepa: {' '.join(sentence.split())}", file=sys.stderr)  # noqa: T201
     return WRONG_INPUT
+
+
+def seed_number(value: int) -> int:
+    """A seed that every generator takes."""
+    if not 0 <= value < 2**32:
+        raise InputError(f"--seed must be between 0 and 4294967295, not {value}")
+    return value
 
 
 def positive(option: str, value: int) -> int:

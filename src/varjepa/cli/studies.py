@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from varjepa.bench.simulation import SimulationBench, compare_simulation
+from varjepa.bench.simulation import SAME, SimulationBench, compare_simulation
 from varjepa.cli.shell import ListCommand, console, positive, progress_bar
-from varjepa.errors import InputError
+from varjepa.errors import InputError, Interrupted
 from varjepa.experiments.settings import (
     QUICK_SIMULATION_VARIANTS,
     SIMULATION_VARIANTS,
@@ -20,7 +20,7 @@ from varjepa.experiments.settings import (
 from varjepa.experiments.simulation import missing_runs, open_results, reproduce_simulation
 from varjepa.experiments.simulation_findings import count_agreeing, findings
 from varjepa.files import make_folder, write_json
-from varjepa.report.simulation import write_simulation_report
+from varjepa.report.simulation import check_can_draw, write_simulation_report
 
 reproduce = typer.Typer(help="Run an experiment of the paper.", no_args_is_help=True)
 bench = typer.Typer(help="Compare our code with the plain way, in one run.", no_args_is_help=True)
@@ -32,8 +32,10 @@ def reproduce_simulation_command(
     variants: Annotated[
         list[str] | None, typer.Option(help="Which objectives, A to J. Default: all.")
     ] = None,
-    runs: Annotated[int | None, typer.Option(help="Simulated worlds per variant.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Training epochs.")] = None,
+    runs: Annotated[
+        int | None, typer.Option(help="Simulated worlds per variant; default 5.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Training epochs; default 40.")] = None,
     quick: Annotated[bool, typer.Option(help="2 runs of A, E, G and J: half a minute.")] = False,
 ) -> None:
     """Table 1 and the epoch-diagnostics figure: ten objectives on simulated pairs."""
@@ -42,14 +44,20 @@ def reproduce_simulation_command(
         settings = replace(
             settings, training=replace(settings.training, epochs=positive("--epochs", epochs))
         )
-    chosen = known_variants(variants or (QUICK_SIMULATION_VARIANTS if quick else ()))
+    chosen = known_variants("--variants", variants or (QUICK_SIMULATION_VARIANTS if quick else ()))
     count = positive("--runs", runs if runs is not None else 2 if quick else 5)
 
+    check_can_draw()
     make_folder(out)
     table, epoch_file = open_results(out, settings)
     waiting = sum(bool(missing_runs(table, epoch_file, v, count)) for v in chosen)
-    with progress_bar(waiting * settings.training.epochs) as advance:
-        table, epoch_file = reproduce_simulation(out, chosen, count, settings, advance)
+    try:
+        with progress_bar(waiting * settings.training.epochs) as advance:
+            table, epoch_file = reproduce_simulation(out, chosen, count, settings, advance)
+    except KeyboardInterrupt as stop:
+        raise Interrupted(
+            f"interrupted; finished runs are in {out}, and the same command goes on from there"
+        ) from stop
     write_simulation_report(out, table.rows, epoch_file.rows)
 
     for finding in findings(table.rows):
@@ -68,11 +76,13 @@ def bench_simulation_command(
 ) -> None:
     """The stacked training of several runs beside a plain loop over runs."""
     options = SimulationBench(
-        variant=known_variants([variant])[0],
+        variant=known_variants("--variant", [variant])[0],
         runs=positive("--runs", runs),
         epochs=positive("--epochs", epochs),
     )
     if json is not None:
+        if json.is_dir():
+            raise InputError(f"--json {json} is a folder, not a file")
         make_folder(json.parent)
     result = compare_simulation(options)
     console.print(
@@ -85,11 +95,14 @@ def bench_simulation_command(
     )
     if json is not None:
         write_json(json, result)
+    if result["largest_difference"] > SAME:
+        console.print(f"the two differ by more than {SAME:g}: they are not the same computation")
+        raise typer.Exit(1)
 
 
-def known_variants(names: Sequence[str]) -> list[str]:
+def known_variants(option: str, names: Sequence[str]) -> list[str]:
     """The variants asked for, all of them by default, in the table's order."""
     for name in names:
         if name not in SIMULATION_VARIANTS:
-            raise InputError(f"--variants {name!r} is not one of {', '.join(SIMULATION_VARIANTS)}")
+            raise InputError(f"{option} {name!r} is not one of {', '.join(SIMULATION_VARIANTS)}")
     return [v for v in SIMULATION_VARIANTS if v in names or not names]

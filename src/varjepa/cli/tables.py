@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import typer
 
-from varjepa.cli.shell import ListCommand, console, positive
+from varjepa.cli.shell import console, positive, seed_number
 from varjepa.demo import DemoSettings, run_demo
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
@@ -49,16 +49,17 @@ def fit(
     if target is not None:
         if target not in rows.column_names:
             raise InputError(f"--target {target!r} is not a column of {table}")
+        if rows[target].null_count:
+            raise InputError(f"--target {target!r} has {rows[target].null_count} missing labels")
         labels = rows[target].to_numpy(zero_copy_only=False)
         rows = rows.drop_columns([target])
         if rows.num_columns == 0:
             raise InputError(f"{table} has no column besides --target {target!r}")
-    make_folder(out)
     model = VarTJEPA(
         epochs="auto" if epochs is None else positive("--epochs", epochs),
         column_kinds=kinds or None,
         device=device,
-        random_state=seed,
+        random_state=seed_number(seed),
         log_dir=str(out),
         tensorboard=tensorboard,
         verbose=1,
@@ -106,7 +107,10 @@ def impute(
     """Fill missing cells; with several samples the draws stand below each other."""
     estimator = opened(model, device, out)
     count = positive("--samples", samples)
-    filled = estimator.impute(read_table(table), n_samples=count, random_state=seed)
+    rows = read_table(table)
+    if count > 1 and "draw" in rows.column_names:
+        raise InputError("the table has a column 'draw', the name that numbers the samples")
+    filled = estimator.impute(rows, n_samples=count, random_state=seed_number(seed))
     if count > 1:
         parts = [
             part.append_column("draw", pa.array(np.full(part.num_rows, i)))
@@ -130,7 +134,7 @@ def sample(
     estimator = opened(model, device, out)
     fixed = None if given is None else read_table(given)
     count = rows if rows is not None else 100 if fixed is None else fixed.num_rows
-    drawn = estimator.sample(positive("--rows", count), given=fixed, random_state=seed)
+    drawn = estimator.sample(positive("--rows", count), given=fixed, random_state=seed_number(seed))
     written(read_table(drawn), out)
 
 
@@ -138,7 +142,8 @@ def score(model: Model, table: Table, out: Out, device: Device = "auto") -> None
     """Per row: the objective, its five terms, and every kind of uncertainty."""
     estimator = opened(model, device, out)
     rows = read_table(table)
-    columns = {"score": estimator.score_samples(rows), **estimator.score_samples(rows, terms=True)}
+    terms = estimator.score_samples(rows, terms=True)
+    columns = {"score": estimator.score_samples(rows), **terms}
     columns |= {f"uncertainty_{kind}": estimator.uncertainty(rows, kind) for kind in KINDS}
     written(as_table(columns), out)
 
@@ -160,19 +165,19 @@ def demo(
 def add_commands(app: typer.Typer) -> None:
     """Make the functions of this file commands."""
     for command in (demo, fit, embed, impute, sample, score):
-        app.command(command.__name__, cls=ListCommand)(command)
+        app.command(command.__name__)(command)
 
 
 def opened(folder: Path, device: str, out: Path) -> VarTJEPA:
-    """The model, once the output's ending is known to be one we can write."""
+    """The model, once the output is known to be something we can write."""
     check_extension(out)
+    make_folder(out.parent)
     estimator = VarTJEPA.load(folder)
     return estimator.set_params(device=device)
 
 
 def written(table: pa.Table, out: Path) -> None:
     """Write a result and say so."""
-    make_folder(out.parent)
     write_table(table, out)
     console.print(f"{table.num_rows:,} rows in {out}", highlight=False, soft_wrap=True)
 

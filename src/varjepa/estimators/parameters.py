@@ -44,7 +44,7 @@ def one_of(name: str, value: Any, known: tuple[Any, ...]) -> None:
 def table_shape(codec: TableCodec) -> TableShape:
     """What the networks need to know of a table; every category has MISSING as a state more."""
     numeric = len(codec.numeric)
-    return TableShape.of(numeric, [feature.levels + 1 for feature in codec.features[numeric:]])
+    return TableShape(numeric, tuple(f.levels + 1 for f in codec.features[numeric:]))
 
 
 def model_settings(estimator: VarTJEPA) -> VarTJepaSettings:
@@ -103,6 +103,8 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise InputError(f"device {name!r} is not auto, cpu or cuda") from error
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f"device {name!r} is not auto, cpu or cuda")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"device {name!r} was asked for, but torch sees no GPU")
     return device

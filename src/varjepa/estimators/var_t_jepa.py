@@ -105,7 +105,7 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         >>> import numpy as np
         >>> rng = np.random.default_rng(0)
         >>> X = rng.normal(size=(50, 3))
-        >>> model = VarTJEPA(d=8, depth=1, epochs=2, random_state=0).fit(X)
+        >>> model = VarTJEPA(d=8, depth=1, epochs=60, learning_rate=0.01, random_state=0).fit(X)
         >>> model.transform(X).shape, model.uncertainty(X).shape
         ((50, 24), (50,))
     """
@@ -212,6 +212,7 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
                 self.seed_,
                 listeners.on_epoch,
                 listeners.on_step,
+                row_numbers=training,
             )
         self.model_.cpu()
         self.history_ = result.history
@@ -313,6 +314,7 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
             )
             for _ in range(n_samples)
         ]
+        self.model_.cpu()
         filled = [like_input(fill_holes(table, draw), X) for draw in draws]
         return filled[0] if n_samples == 1 else filled
 
@@ -341,6 +343,7 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         limits = numeric_limits(self.codec_, generator.device)
         model = self.model_.to(generator.device)
         drawn = complete_rows(model, rows, marginal, limits, generator, z == "prior")
+        self.model_.cpu()  # a fitted estimator stays picklable anywhere
         values = self.codec_.decode(drawn.num.cpu().numpy(), drawn.cat.cpu().numpy())
         filled = fill_holes(fixed, values)
         return as_kind(filled, self.frame_ if given is None else frame_kind(given))
@@ -413,6 +416,8 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         if y is not None:
             labels = column_or_1d(y)
             check_consistent_length(rows.num, labels)
+            if any(label is None or label != label for label in labels):
+                raise InputError("y has missing labels; leave those rows out, or fit without y")
             if type_of_target(labels) in ("binary", "multiclass"):
                 classes, codes = np.unique(labels, return_inverse=True)
                 numbers = torch.as_tensor(codes, device=rows.num.device)
@@ -436,6 +441,8 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         """Compute something for every row in blocks of one size; the result as one array."""
         check_is_fitted(self)
         rows = self._rows(self.codec_.encode(to_arrow(self, X, reset=False)))
+        if not len(rows):
+            raise InputError("the table has no rows")
         model = self.model_.to(rows.num.device)
         parts = []
         with torch.no_grad():

@@ -6,6 +6,7 @@ the 100 numbers agree with the paper's.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +18,11 @@ from varjepa.experiments.simulation import LATENTS
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Mean and sample standard deviation over runs; None where a run diverged or none exists."""
+    """Mean and sample standard deviation over runs."""
 
     mean: float
     std: float
+    """NaN for a single run, which has none"""
 
 
 def summarise(rows: Sequence[Row], variant: str, latent: str, metric: str) -> Summary | None:
@@ -29,7 +31,7 @@ def summarise(rows: Sequence[Row], variant: str, latent: str, metric: str) -> Su
     if not values or any(value is None for value in values):
         return None
     return Summary(
-        mean=statistics.fmean(values), std=statistics.stdev(values) if len(values) > 1 else 0.0
+        mean=statistics.fmean(values), std=statistics.stdev(values) if len(values) > 1 else math.nan
     )
 
 
@@ -64,8 +66,10 @@ class Finding:
 
 
 def findings(rows: Sequence[Row]) -> list[Finding]:
-    """The paper's findings, as far as the variants they need are there."""
+    """The paper's findings, as far as the variants they need are there, with runs to compare."""
     variants = {row["variant"] for row in rows}
+    if not variants:
+        return []
 
     def cell(variant: str, latent: str, metric: str) -> Summary:
         summary = summarise(rows, variant, latent, metric)
@@ -84,7 +88,8 @@ def findings(rows: Sequence[Row]) -> list[Finding]:
                 f"accuracy {accuracy:.4f}, KL {kl:.3f}",
             )
         )
-    if variants >= set("ABCD"):
+    several = min(len({r["run"] for r in rows if r["variant"] == v}) for v in variants) > 1
+    if several and variants >= set("ABCD"):
         base = cell("A", "s_x", "kl_aggregate")
         gaps = {v: abs(mean(v, "s_x", "kl_aggregate") - base.mean) for v in "BCD"}
         found.append(
@@ -105,7 +110,7 @@ def findings(rows: Sequence[Row]) -> list[Finding]:
                 ", ".join(f"{v} {ratio:.0f} ×" for v, ratio in ratios.items()),
             )
         )
-    if variants >= set("GH"):
+    if several and variants >= set("GH"):
         g, h = cell("G", "s_x", "accuracy"), cell("H", "s_x", "accuracy")
         found.append(
             Finding(

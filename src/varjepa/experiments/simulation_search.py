@@ -19,7 +19,7 @@ from varjepa.environment import describe_environment
 from varjepa.experiments.paper import SIMULATION_METRICS
 from varjepa.experiments.settings import SIMULATION_VARIANTS, SimulationSettings
 from varjepa.experiments.simulation import LATENTS, run_variant
-from varjepa.experiments.simulation_findings import agrees, summarise
+from varjepa.experiments.simulation_findings import count_agreeing, summarise
 from varjepa.files import read_json, write_json
 
 SEARCH_SEEDS = (1001, 1002, 1003)
@@ -52,6 +52,9 @@ CANDIDATES: tuple[dict[str, Any], ...] = (
 )
 """What each candidate changes from START."""
 
+CHOSEN: dict[str, Any] = {"noise_scale": "log_std", "activation": "silu"}
+"""The candidate whose settings are the study's defaults."""
+
 
 def settings_for(changes: dict[str, Any]) -> SimulationSettings:
     """The study's settings with a candidate's changes."""
@@ -80,14 +83,12 @@ def try_candidate(changes: dict[str, Any]) -> dict[str, Any]:
     agreeing: dict[str, int] = {}
     for variant in SIMULATION_VARIANTS:
         rows = run_variant(variant, SEARCH_SEEDS, settings).table
-        count = 0
+        agreeing[variant], _ = count_agreeing(rows, [variant])
         for latent in LATENTS:
             cells = {m: summarise(rows, variant, latent, m) for m in SIMULATION_METRICS}
-            count += sum(agrees(cell, variant, latent, m) for m, cell in cells.items())
             means[f"{variant} {latent}"] = {
                 m: float(f"{cell.mean:.5g}") if cell else None for m, cell in cells.items()
             }
-        agreeing[variant] = count
     return {
         "changes": changes,
         "cells_agreeing": sum(agreeing.values()),
@@ -111,4 +112,6 @@ def search(path: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m varjepa.experiments.simulation_search FILE")
     search(Path(sys.argv[1]))

@@ -83,18 +83,19 @@ def progress_bar() -> Iterator[Listener]:
 
 
 class JsonlHistory:
-    """One JSON object a line, flushed every epoch: a crash keeps what was learnt so far."""
+    """One JSON object a line, written every epoch: a crash keeps what was learnt so far."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.write_text("", encoding="utf-8")
+        self.mode = "w"  # an older history stays until there is something to put in its place
 
     def on_step(self, step: int, total: int) -> None:
         pass
 
     def on_epoch(self, record: Record) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
+        with self.path.open(self.mode, encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
+        self.mode = "a"
 
 
 @contextmanager

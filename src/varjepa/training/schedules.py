@@ -14,7 +14,11 @@ from varjepa.variational.elbo import ElboWeights
 
 @dataclass(frozen=True, slots=True)
 class AnnealedWeights:
-    """α^KL(t) = min(t / T, 1) · α^KL_final, with a duration T per latent."""
+    """α^KL(t) = min(t / T, 1) · α^KL_final, with a duration T per latent.
+
+    t counts the current step, so that no step has a weight of exactly 0: an objective of KL terms
+    alone has a gradient from the start.
+    """
 
     final: ElboWeights
     """weights at the end"""
@@ -26,7 +30,7 @@ class AnnealedWeights:
     """T of s_y"""
 
     def at(self, step: int) -> ElboWeights:
-        """The weights at optimiser step t = 0, 1, …"""
+        """The weights after ``step`` = 0, 1, … finished steps."""
         return replace(
             self.final,
             kl_sx=_ramp(step, self.steps_sx) * self.final.kl_sx,
@@ -44,4 +48,4 @@ def warm_up_cosine(step: int, warm_up: float, total: int) -> float:
 
 
 def _ramp(step: int, duration: float) -> float:
-    return 1.0 if duration <= 0 else min(step / duration, 1.0)
+    return 1.0 if duration <= 0 else min((step + 1) / duration, 1.0)

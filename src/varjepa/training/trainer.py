@@ -70,7 +70,7 @@ class _Tally:
 
     steps: int = 0
     skipped: int = 0
-    sums: dict[str, float] = field(default_factory=dict)
+    sums: dict[str, Tensor] = field(default_factory=dict)  # tensors: reading one waits for a GPU
 
     def add(self, terms: ElboTerms, loss: Tensor) -> None:
         self.steps += 1
@@ -78,10 +78,10 @@ class _Tally:
             ("loss", loss),
             *((f.name, getattr(terms, f.name)) for f in fields(terms)),
         ]:
-            self.sums[name] = self.sums.get(name, 0.0) + float(value.detach().mean())
+            self.sums[name] = self.sums.get(name, 0.0) + value.detach().mean()
 
     def means(self) -> dict[str, float]:
-        return {name: total / max(1, self.steps) for name, total in self.sums.items()}
+        return {name: float(total) / max(1, self.steps) for name, total in self.sums.items()}
 
 
 def train(
@@ -92,8 +92,12 @@ def train(
     seed: int,
     on_epoch: Callable[[Record], None] = lambda record: None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
+    row_numbers: Tensor | None = None,
 ) -> TrainingResult:
-    """Train in place; the model ends with the weights of its best look at the validation rows."""
+    """Train in place; the model ends with the weights of its best look at the validation rows.
+
+    ``row_numbers`` are the rows' places in the user's table, for messages that name them.
+    """
     steps_per_epoch = math.ceil(len(rows) / settings.batch)
     total = settings.epochs * steps_per_epoch
     weights = AnnealedWeights(
@@ -123,7 +127,8 @@ def train(
                 tally.skipped += 1
                 bad_in_a_row += 1
                 if bad_in_a_row >= settings.max_bad_steps:
-                    raise InputError(_not_finite(bad_in_a_row, index, loss))
+                    places = index if row_numbers is None else row_numbers.cpu()[index]
+                    raise InputError(_not_finite(bad_in_a_row, places, loss))
             step += 1
             on_step(step, total)
         skipped += tally.skipped
@@ -131,7 +136,8 @@ def train(
         record: Record = {"epoch": epoch, **tally.means(), "skipped_steps": tally.skipped}
         if epoch % settings.check_every == 0 or epoch == settings.epochs:
             model.eval()
-            record[selection.name] = score = selection.score(model)
+            score = selection.score(model)
+            record[selection.name] = score if math.isfinite(score) else None
             record["active_units"] = look_for_collapse(model, rows).active_units
             if score > best_score:
                 best_epoch, best_score, best = epoch, score, snapshot(model)
@@ -198,8 +204,8 @@ def _nan_range(cells: Tensor) -> Tensor:
     return (highest - lowest).clamp_min(0)
 
 
-def _not_finite(times: int, index: Tensor, loss: Tensor) -> str:
-    bad = index[~loss.detach().cpu().isfinite()]
+def _not_finite(times: int, places: Tensor, loss: Tensor) -> str:
+    bad = places[~loss.detach().cpu().isfinite()]
     named = ", ".join(str(int(i)) for i in bad[:10]) or "none by itself: the gradient overflowed"
     more = f" and {len(bad) - 10} more" if len(bad) > 10 else ""
     return (

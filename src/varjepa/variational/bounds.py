@@ -30,8 +30,8 @@ def log_weight(model: VarJepa, x: Tensor, y: Tensor, generator: torch.Generator)
     """Log p(x, y, s_x, z, s_y) − log q(s_x, z, s_y | x, y) at one posterior sample, per row."""
     walk = infer(model, x, y, draw_noise(model, x, generator))
     log_p = (
-        _log_prior(walk.s_x)
-        + _log_prior(walk.z)
+        DiagonalGaussian.standard_like(walk.s_x).log_prob(walk.s_x)
+        + DiagonalGaussian.standard_like(walk.z).log_prob(walk.z)
         + walk.p_s_y.log_prob(walk.s_y)
         + model.p_x(walk.s_x).log_prob(x)
         + model.p_y(walk.s_y).log_prob(y)
@@ -50,8 +50,3 @@ def iwae(model: VarJepa, x: Tensor, y: Tensor, k: int, generator: torch.Generato
     for _ in range(k - 1):
         total = torch.logaddexp(total, log_weight(model, x, y, generator))
     return total - math.log(k)
-
-
-def _log_prior(latent: Tensor) -> Tensor:
-    zeros = torch.zeros_like(latent)
-    return DiagonalGaussian(zeros, zeros).log_prob(latent)

@@ -44,9 +44,12 @@ def covariance_deviation(s: Tensor) -> Tensor:
 
 def kl_of_matched_gaussian(s: Tensor) -> Tensor:
     """KL(N(mean(s), Cov(s)) ‖ N(0, I)); +inf where the covariance is singular."""
-    cov = covariance(s).double()
-    mean = s.mean(-2).double()
-    eigenvalues = torch.linalg.eigvalsh(cov).clamp_min(0.0)  # (..., d)
+    wide = s.double()
+    mean = wide.mean(-2)
+    eigenvalues = torch.linalg.eigvalsh(covariance(wide))  # (..., d), ascending
+    # an eigenvalue that is rounding error of the largest one is zero
+    rounding = 16 * s.shape[-1] * torch.finfo(torch.float64).eps * eigenvalues[..., -1:]
+    eigenvalues = torch.where(eigenvalues <= rounding, 0.0, eigenvalues)
     kl = 0.5 * ((eigenvalues - 1.0 - eigenvalues.log()).sum(-1) + mean.square().sum(-1))
     return kl.to(s.dtype)
 
@@ -90,7 +93,7 @@ def elbo_surgery(
         s = q.rsample(generator)  # (N, d)
         own = q.log_prob(s)  # (N,)
         mixture = torch.cat([_log_mixture(rows, q) for rows in s.split(chunk_rows)])  # (N,)
-        standard = DiagonalGaussian(torch.zeros_like(s), torch.zeros_like(s)).log_prob(s)
+        standard = DiagonalGaussian.standard_like(s).log_prob(s)
         mismatch.append(mixture - standard)
         information.append(own - mixture)
     mismatch_all, information_all = torch.stack(mismatch), torch.stack(information)  # (S, N)

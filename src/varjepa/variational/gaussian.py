@@ -29,7 +29,7 @@ SCALES: tuple[Scale, ...] = get_args(Scale)
 
 
 def soft_clamp_log_var(raw: Tensor, scale: Scale = "log_var") -> Tensor:
-    """Turn any real number into a log-variance within (−10, 10), smoothly.
+    """Turn any real number into a log-variance within ±10, smoothly.
 
     A hard clamp has no gradient outside its range, so a unit that once left could never return.
     """
@@ -79,6 +79,12 @@ class DiagonalGaussian:
         """Split a network's output ``(..., 2d)`` into mean and soft-clamped log-variance."""
         mean, raw = head.chunk(2, dim=-1)
         return cls(mean, soft_clamp_log_var(raw, scale))
+
+    @classmethod
+    def standard_like(cls, latent: Tensor) -> DiagonalGaussian:
+        """N(0, I) of a latent's shape: the prior of s_x and z."""
+        zeros = torch.zeros_like(latent)
+        return cls(zeros, zeros)
 
     @property
     def var(self) -> Tensor:

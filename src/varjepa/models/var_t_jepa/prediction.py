@@ -40,7 +40,7 @@ def predict_latents(
     s_x = _take(model.q_s_x(rows, masks), generator)
     q_z = model.q_z(s_x, masks)
     if z_from_prior:
-        q_z = DiagonalGaussian(torch.zeros_like(q_z.mean), torch.zeros_like(q_z.log_var))
+        q_z = DiagonalGaussian.standard_like(q_z.mean)
     return _on_grid(model.p_s_y(s_x, _take(q_z, generator), masks), masks, model.shape.features)
 
 

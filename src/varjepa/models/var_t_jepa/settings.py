@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -19,10 +18,6 @@ class TableShape:
     def features(self) -> int:
         """D_feat"""
         return self.numeric + len(self.levels)
-
-    @classmethod
-    def of(cls, numeric: int, levels: Sequence[int]) -> TableShape:
-        return cls(numeric, tuple(levels))
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,9 @@ def reproduce_simulation_command(
         int | None, typer.Option(help="Simulated worlds per variant; default 5.")
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Training epochs; default 40.")] = None,
-    quick: Annotated[bool, typer.Option(help="2 runs of A, E, G and J: half a minute.")] = False,
+    quick: Annotated[
+        bool, typer.Option(help="2 runs of A, E, G, H, I and J: about a minute.")
+    ] = False,
 ) -> None:
     """Table 1 and the epoch-diagnostics figure: ten objectives on simulated pairs."""
     settings = SimulationSettings()

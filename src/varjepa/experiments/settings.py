@@ -61,5 +61,5 @@ SIMULATION_VARIANTS: dict[str, SimulationVariant] = {
 EPOCH_FIGURE_VARIANTS = ("A", "C", "E", "I", "J")
 """The variants whose diagnostics Figure "epoch diagnostics" follows over training."""
 
-QUICK_SIMULATION_VARIANTS = ("A", "E", "G", "J")
-"""Enough to see the point of the table: healthy, unregularised, collapsed, repaired."""
+QUICK_SIMULATION_VARIANTS = ("A", "E", "G", "H", "I", "J")
+"""Enough for the main findings: healthy, unregularised, collapsed, and repaired by SIGReg."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 OUTPUTS = ("flat", "mean", "cls")
 
-AUTO_STEPS = 1800
+AUTO_STEPS = 1400
 """Optimiser steps that ``epochs="auto"`` aims at, within 10 to 200 epochs."""
 
 

@@ -136,7 +136,7 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         learning_rate: float = 1e-3,
         warm_up_share: float = 0.1,
         anneal_share: float = 0.2,
-        check_every: int = 2,
+        check_every: int = 4,
         patience: int = 5,
         validation_share: float = 0.1,
         column_kinds: Mapping[str, ColumnKind] | None = None,

@@ -98,6 +98,20 @@ def test_same_seed_same_weights(model: VarTJEPA) -> None:
     assert not np.array_equal(other.transform(frame()), model.transform(frame()))
 
 
+def test_a_failed_fit_leaves_the_estimator_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    estimator = quiet_fit(frame())
+    before = estimator.transform(frame())
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise InputError("training gave up")
+
+    monkeypatch.setattr("varjepa.estimators.var_t_jepa.train", fail)
+    other = frame().assign(size=lambda X: X["size"] * 100)
+    with pytest.raises(InputError, match="gave up"):
+        estimator.fit(other)
+    np.testing.assert_array_equal(estimator.transform(frame()), before)
+
+
 def test_fit_does_not_touch_the_global_generator() -> None:
     before = torch.get_rng_state()
     quiet_fit(frame())

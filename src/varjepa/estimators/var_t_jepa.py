@@ -191,21 +191,20 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         """Learn from unlabelled rows; class labels y, where given, only pick the checkpoint."""
         check_parameters(self)
         table = to_arrow(self, X, reset=True)
-        self.codec_ = TableCodec.fit(
+        codec = TableCodec.fit(
             table, self.column_kinds, scaling=self.scaling, max_levels=self.max_levels
         )
-        rows = self._rows(self.codec_.encode(table))
+        rows = self._rows(codec.encode(table))
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         with seeded_weights(self.seed_):
-            self.model_ = VarTJepa(table_shape(self.codec_), model_settings(self))
-        self.model_.to(rows.num.device)
+            model = VarTJepa(table_shape(codec), model_settings(self)).to(rows.num.device)
         training, validation = self._split(len(rows), rows.num.device)
         settings = training_settings(self, len(training))
         selection = self._selection(rows, training, validation, y, settings)
         log_dir = None if self.log_dir is None else Path(self.log_dir)
         with listening(bool(self.verbose), log_dir, self.tensorboard) as listeners:
             result = train(
-                self.model_,
+                model,
                 take_rows(rows, training),
                 settings,
                 selection,
@@ -214,7 +213,8 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
                 listeners.on_step,
                 row_numbers=training,
             )
-        self.model_.cpu()
+        # codec and model together, and only now: a fit that failed leaves no half-fitted estimator
+        self.codec_, self.model_ = codec, model.cpu()
         self.history_ = result.history
         self.best_epoch_ = result.best_epoch
         self.selected_by_ = selection.name

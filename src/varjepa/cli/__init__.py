@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from varjepa.cli import shell, studies, tables
+from varjepa.cli import datasets, shell, studies, tables
 from varjepa.version import __version__
 
 app = typer.Typer(
@@ -16,6 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 tables.add_commands(app)
+app.command("datasets")(datasets.datasets)
 app.add_typer(studies.reproduce, name="reproduce")
 app.add_typer(studies.bench, name="bench")
 

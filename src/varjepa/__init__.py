@@ -18,6 +18,7 @@ dimension, A directions, T frequencies.
 """
 
 from varjepa.estimators import VarTJEPA
+from varjepa.selective import RiskCoverageDisplay, SelectiveClassifier
 from varjepa.version import __version__
 
-__all__ = ["VarTJEPA", "__version__"]
+__all__ = ["RiskCoverageDisplay", "SelectiveClassifier", "VarTJEPA", "__version__"]

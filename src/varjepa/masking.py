@@ -72,39 +72,56 @@ def draw_mask_sizes(
             return m_ctx, m_trg
 
 
+def largest_mask_sizes(features: int, settings: MaskSettings) -> tuple[int, int]:
+    """The largest (M_ctx, M_trg) that can be drawn."""
+    if features == 1:
+        return 0, 1
+    (low_ctx, high_ctx), (low_trg, high_trg) = (
+        _size_range(features, share) for share in (settings.context_share, settings.target_share)
+    )
+    return min(high_ctx, features - low_trg), min(high_trg, features - low_ctx)
+
+
 def draw_masks(
     rows: int,
     features: int,
     observed: Tensor | None,
-    sizes: tuple[int, int],
+    sizes: tuple[int, int] | tuple[Tensor, Tensor],
     targets: int,
     generator: torch.Generator,
+    room: tuple[int, int] | None = None,
 ) -> FeatureMasks:
     """Positions for every row: two sorts of random keys, no loop.
 
     A row with fewer observed cells than both sizes ask for keeps at least one for its targets.
+    ``room`` pads the index sets to a fixed number of places, of which only the first ``sizes`` are
+    valid: shapes then do not depend on the sizes, which may be tensors.
 
     Shape: ``observed (B, D)``, or None where no cell is missing.
     """
     m_ctx, m_trg = sizes
+    p_ctx, p_trg = room or (int(m_ctx), int(m_trg))
     device = generator.device
     keys = torch.rand(rows, 1 + targets, features, generator=generator, device=device)
     context_valid = None
+    if room is not None:
+        context_valid = (torch.arange(p_ctx, device=device) < m_ctx).expand(rows, -1)  # (B, P_ctx)
     if observed is not None:
         keys = keys.masked_fill(~observed.unsqueeze(1), math.inf)  # missing cells sort last
         spare = (observed.sum(-1, keepdim=True) - 1).clamp_min(0)  # (B, 1)
-        context_valid = torch.arange(m_ctx, device=device) < spare  # (B, M_ctx)
-    context = keys[:, 0].argsort(dim=-1)[:, :m_ctx]
+        enough = torch.arange(p_ctx, device=device) < spare
+        context_valid = enough if context_valid is None else context_valid & enough
+    context = keys[:, 0].argsort(dim=-1)[:, :p_ctx]
     taken = torch.zeros(rows, features, dtype=torch.bool, device=device).scatter(
         1, context, True if context_valid is None else context_valid
     )
     drawn = keys[:, 1:].masked_fill(taken.unsqueeze(1), math.inf).sort(dim=-1)
-    return FeatureMasks(
-        context=context,
-        context_valid=context_valid,
-        target=drawn.indices[..., :m_trg],
-        target_valid=None if observed is None else drawn.values[..., :m_trg].isfinite(),
-    )
+    target_valid = None
+    if context_valid is not None:
+        target_valid = drawn.values[..., :p_trg].isfinite()
+        if room is not None:
+            target_valid = target_valid & (torch.arange(p_trg, device=device) < m_trg)
+    return FeatureMasks(context, context_valid, drawn.indices[..., :p_trg], target_valid)
 
 
 def masks_from_cells(context: Tensor, target: Tensor) -> FeatureMasks:

@@ -23,8 +23,9 @@ from varjepa.variational.elbo import ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise
 
 SMALL = VarTJepaSettings(
-    d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2
-)
+    d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2,
+    imputer_width=8, imputer_depth=1, imputer_heads=2, imputer_ff=16,
+)  # fmt: skip
 SHAPE = TableShape(3, (3, 5, 40))
 
 
@@ -64,7 +65,7 @@ def test_shapes_and_gradients(cls_in_context: bool) -> None:
     assert walk.s_w.shape == (12, 6, 8)
     assert walk.p_s_y.mean.shape == (12, 2, 3, 8)
     loss = weighted_loss(model.terms(rows, masks, walk), ElboWeights()).mean()
-    loss.backward()
+    (loss + model.imputation_loss(rows, masks, walk).mean()).backward()
     for name, parameter in model.named_parameters():
         unused = name == "context_encoder.tokenizer.missing"  # a missing cell is never context
         unused |= not cls_in_context and parameter.numel() == 0

@@ -25,15 +25,16 @@ from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
 from varjepa.randomness import seeded_weights
 from varjepa.training.alarm import inspect_latents
 from varjepa.training.probe import ProbeSettings
-from varjepa.training.schedules import AnnealedWeights, warm_up_cosine
+from varjepa.training.schedules import KlAnnealing, annealed, warm_up_cosine
 from varjepa.training.selection import FilteredProbe, HeldOutObjective
-from varjepa.training.trainer import TrainingResult, TrainingSettings, train
-from varjepa.variational.elbo import ElboWeights
+from varjepa.training.settings import TrainingSettings
+from varjepa.training.trainer import TrainingResult, train
+from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
 
 SHAPE = TableShape(3, (4, 3))
 SMALL = VarTJepaSettings(
     d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2,
-    predictor_ff=16,
+    predictor_ff=16, imputer_width=8, imputer_depth=1, imputer_heads=2, imputer_ff=16,
 )  # fmt: skip
 SETTINGS = TrainingSettings(
     epochs=30, batch=64, learning_rate=1e-2, warm_up_epochs=1, check_every=5, masks=MaskSettings()
@@ -115,10 +116,13 @@ def test_row_numbers_are_the_users() -> None:
 
 
 def test_annealing_is_linear_per_latent() -> None:
-    weights = AnnealedWeights(ElboWeights(0.5, 2.0, 1.0, 1.0, 1.0), 10, 0, 20)
-    assert weights.at(0) == ElboWeights(0.5, 2.0, 0.1, 1.0, 0.05)
-    assert weights.at(4) == ElboWeights(0.5, 2.0, 0.5, 1.0, 0.25)
-    assert weights.at(100) == ElboWeights(0.5, 2.0, 1.0, 1.0, 1.0)
+    annealing = KlAnnealing(10, 0, 20)
+    assert annealing.at(0) == (0.1, 1.0, 0.05)
+    assert annealing.at(4) == (0.5, 1.0, 0.25)
+    assert annealing.at(100) == (1.0, 1.0, 1.0)
+    terms = annealed(ElboTerms(*torch.ones(5, 2)), torch.tensor(annealing.at(4)))
+    loss = weighted_loss(terms, ElboWeights(0.5, 2.0, 1.0, 3.0, 1.0))
+    assert loss.tolist() == [0.5 + 2.0 + 0.5 + 3.0 + 0.25] * 2
 
 
 def test_learning_rate_warms_up_and_falls() -> None:

@@ -20,12 +20,13 @@ def predicted_table(
     model: VarTJepa,
     codec: TableCodec,
     rows: Rows,
-    generator: torch.Generator | None,
+    generator: torch.Generator,
+    draw: bool,
     z_from_prior: bool,
 ) -> pa.Table:
     """A table with every unobserved cell predicted from the observed ones of its row.
 
-    With a generator the cells are drawn, without they are the model's best guess.
+    Cells are drawn, or are the model's best guess.
     """
     parts = []
     for part in split_rows(rows, _BATCH):
@@ -34,11 +35,10 @@ def predicted_table(
             parts.append(Cells(part.num, part.cat))
             continue
         masks = masks_from_cells(observed, ~observed)
-        latents = predict_latents(model, part, masks, generator, z_from_prior)
-        if generator is None:
-            parts.append(likely_cells(model, latents))
-        else:
-            parts.append(draw_cells(model, latents, generator))
+        latents = predict_latents(model, part, masks, generator if z_from_prior else None)
+        parts.append(
+            draw_cells(model, latents, generator) if draw else likely_cells(model, latents)
+        )
     num = torch.cat([part.num for part in parts])
     cat = torch.cat([part.cat for part in parts])
     return codec.decode(num.cpu().numpy(), cat.cpu().numpy())

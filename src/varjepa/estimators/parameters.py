@@ -12,7 +12,7 @@ from varjepa.errors import InputError
 from varjepa.masking import MaskSettings
 from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
 from varjepa.tables import TableCodec
-from varjepa.training.trainer import TrainingSettings
+from varjepa.training.settings import PRECISIONS, TrainingSettings
 from varjepa.variational.elbo import ElboWeights
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ AUTO_STEPS = 1400
 def check_parameters(estimator: VarTJEPA) -> None:
     """Refuse what no layer below would refuse in one sentence."""
     one_of("output", estimator.output, OUTPUTS)
+    one_of("precision", estimator.precision, PRECISIONS)
     for name in ("epochs", "batch_size"):
         value = getattr(estimator, name)
         if value != "auto" and not (isinstance(value, int) and value >= 1):
@@ -59,8 +60,16 @@ def model_settings(estimator: VarTJEPA) -> VarTJepaSettings:
         predictor_depth=e.predictor_depth,
         predictor_heads=e.predictor_heads,
         predictor_ff=e.predictor_ff,
+        imputer_width=e.imputer_width,
+        imputer_depth=e.imputer_depth,
+        imputer_heads=e.imputer_heads,
+        imputer_ff=e.imputer_ff,
+        imputer_kl=e.imputer_kl,
         n_cls=e.n_cls,
         l_pool=e.l_pool,
+        auxiliary_layers=e.auxiliary_layers,
+        cls_in_context=e.cls_in_context,
+        min_noise_variance=e.min_noise_variance,
     )
 
 
@@ -85,8 +94,11 @@ def training_settings(estimator: VarTJEPA, rows: int) -> TrainingSettings:
         weights=elbo_weights(e),
         anneal_epochs=(anneal, anneal, anneal),
         masks=MaskSettings(_pair(e.context_share), _pair(e.target_share), e.targets),
+        weight_decay=e.weight_decay,
         check_every=e.check_every,
         patience=e.patience,
+        precision=e.precision,
+        capture=e.capture,
     )
 
 

@@ -65,7 +65,8 @@ from varjepa.tables import Kind as ColumnKind
 from varjepa.training.probe import ProbeSettings
 from varjepa.training.progress import listening
 from varjepa.training.selection import FilteredProbe, HeldOutObjective, Selection
-from varjepa.training.trainer import TrainingSettings, train
+from varjepa.training.settings import Precision, TrainingSettings
+from varjepa.training.trainer import train
 from varjepa.variational.elbo import ElboWeights, weighted_loss
 
 Output = Literal["flat", "mean", "cls"]
@@ -121,8 +122,16 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         predictor_depth: int = 4,
         predictor_heads: int = 4,
         predictor_ff: int = 256,
+        imputer_width: int = 64,
+        imputer_depth: int = 3,
+        imputer_heads: int = 4,
+        imputer_ff: int = 128,
+        imputer_kl: float = 0.01,
         n_cls: int = 1,
         l_pool: int = 4,
+        auxiliary_layers: int = 2,
+        cls_in_context: bool = True,
+        min_noise_variance: float = 1e-4,
         context_share: tuple[float, float] = (0.1, 0.9),
         target_share: tuple[float, float] = (0.1, 0.6),
         targets: int = 2,
@@ -136,6 +145,7 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         learning_rate: float = 1e-3,
         warm_up_share: float = 0.1,
         anneal_share: float = 0.2,
+        weight_decay: float = 0.0,
         check_every: int = 4,
         patience: int = 5,
         validation_share: float = 0.1,
@@ -144,6 +154,8 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         max_levels: int = 1000,
         output: Output = "flat",
         device: str = "auto",
+        precision: Precision = "auto",
+        capture: bool = True,
         log_dir: str | None = None,
         tensorboard: bool = False,
         verbose: int = 0,
@@ -157,8 +169,16 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         self.predictor_depth = predictor_depth
         self.predictor_heads = predictor_heads
         self.predictor_ff = predictor_ff
+        self.imputer_width = imputer_width
+        self.imputer_depth = imputer_depth
+        self.imputer_heads = imputer_heads
+        self.imputer_ff = imputer_ff
+        self.imputer_kl = imputer_kl
         self.n_cls = n_cls
         self.l_pool = l_pool
+        self.auxiliary_layers = auxiliary_layers
+        self.cls_in_context = cls_in_context
+        self.min_noise_variance = min_noise_variance
         self.context_share = context_share
         self.target_share = target_share
         self.targets = targets
@@ -172,6 +192,7 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         self.learning_rate = learning_rate
         self.warm_up_share = warm_up_share
         self.anneal_share = anneal_share
+        self.weight_decay = weight_decay
         self.check_every = check_every
         self.patience = patience
         self.validation_share = validation_share
@@ -180,6 +201,8 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         self.max_levels = max_levels
         self.output = output
         self.device = device
+        self.precision = precision
+        self.capture = capture
         self.log_dir = log_dir
         self.tensorboard = tensorboard
         self.verbose = verbose
@@ -309,9 +332,7 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         generator = self._generator(random_state)
         model = self.model_.to(rows.num.device)
         draws = [
-            predicted_table(
-                model, self.codec_, rows, generator if n_samples > 1 else None, z == "prior"
-            )
+            predicted_table(model, self.codec_, rows, generator, n_samples > 1, z == "prior")
             for _ in range(n_samples)
         ]
         self.model_.cpu()

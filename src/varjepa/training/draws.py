@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from varjepa.masking import FeatureMasks, MaskSettings, draw_mask_sizes, draw_masks
-from varjepa.models.var_t_jepa.model import VarTJepa, draw_latent_noise
+from varjepa.masking import FeatureMasks, draw_masks
 from varjepa.randomness import generator_for
+from varjepa.training.objectives import Objective
 from varjepa.variational.model import LatentNoise
 
 
@@ -38,16 +38,18 @@ class Draw:
     """Everything random about one step."""
 
     masks: FeatureMasks
-    noise: LatentNoise
+    noise: LatentNoise | None
 
 
 def draw_step(
-    model: VarTJepa, rows: int, observed: Tensor | None, masks: MaskSettings, streams: Streams
+    objective: Objective,
+    rows: int,
+    observed: Tensor | None,
+    sizes: tuple[int, int] | tuple[Tensor, Tensor],
+    targets: int,
+    numbers: torch.Generator,
+    room: tuple[int, int] | None = None,
 ) -> Draw:
-    """Draw one step's masks and noise."""
-    features = model.shape.features
-    sizes = draw_mask_sizes(features, masks, streams.sizes)
-    return Draw(
-        masks=draw_masks(rows, features, observed, sizes, masks.targets, streams.numbers),
-        noise=draw_latent_noise(model, rows, sizes[0], streams.numbers),
-    )
+    """Draw one step's masks and noise; for ``room`` see :func:`draw_masks`."""
+    masks = draw_masks(rows, objective.shape.features, observed, sizes, targets, numbers, room)
+    return Draw(masks, objective.draw_noise(rows, masks.context.shape[1], numbers))

@@ -9,19 +9,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from varjepa.variational.elbo import ElboWeights
+from torch import Tensor
+
+from varjepa.variational.elbo import ElboTerms
 
 
 @dataclass(frozen=True, slots=True)
-class AnnealedWeights:
-    """α^KL(t) = min(t / T, 1) · α^KL_final, with a duration T per latent.
+class KlAnnealing:
+    """α^KL(t) = min(t / T, 1) · α^KL_final, with a duration T per latent; this is the factor.
 
     t counts the current step, so that no step has a weight of exactly 0: an objective of KL terms
     alone has a gradient from the start.
     """
 
-    final: ElboWeights
-    """weights at the end"""
     steps_sx: float
     """T of s_x, in optimiser steps; 0: full weight from the start"""
     steps_z: float
@@ -29,14 +29,15 @@ class AnnealedWeights:
     steps_sy: float
     """T of s_y"""
 
-    def at(self, step: int) -> ElboWeights:
-        """The weights after ``step`` = 0, 1, … finished steps."""
-        return replace(
-            self.final,
-            kl_sx=_ramp(step, self.steps_sx) * self.final.kl_sx,
-            kl_z=_ramp(step, self.steps_z) * self.final.kl_z,
-            kl_sy=_ramp(step, self.steps_sy) * self.final.kl_sy,
-        )
+    def at(self, step: int) -> tuple[float, float, float]:
+        """Factors of kl_sx, kl_z and kl_sy after ``step`` = 0, 1, … finished steps."""
+        return _ramp(step, self.steps_sx), _ramp(step, self.steps_z), _ramp(step, self.steps_sy)
+
+
+def annealed(terms: ElboTerms, factors: Tensor) -> ElboTerms:
+    """The KL terms times their factors (3,); the likelihoods as they are."""
+    sx, z, sy = factors
+    return replace(terms, kl_sx=sx * terms.kl_sx, kl_z=z * terms.kl_z, kl_sy=sy * terms.kl_sy)
 
 
 def warm_up_cosine(step: int, warm_up: float, total: int) -> float:

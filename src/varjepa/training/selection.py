@@ -13,13 +13,14 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from varjepa.masking import MaskSettings
+from varjepa.masking import MaskSettings, draw_mask_sizes
 from varjepa.models.var_t_jepa.embedding import embed_in_blocks, split_rows
 from varjepa.models.var_t_jepa.model import Rows, VarTJepa
 from varjepa.randomness import generator_for
 from varjepa.training.draws import Streams, draw_step
+from varjepa.training.objectives import VarTJepaObjective
 from varjepa.training.probe import ProbeSettings, fit_probe
-from varjepa.variational.elbo import ElboWeights, weighted_loss
+from varjepa.variational.elbo import ElboWeights
 
 
 class Selection(Protocol):
@@ -44,12 +45,16 @@ class HeldOutObjective:
 
     @torch.no_grad()
     def score(self, model: VarTJepa) -> float:
+        objective = VarTJepaObjective(model, self.weights)
         streams = Streams.of(self.seed, self.rows.num.device)
         total = 0.0
         for part in split_rows(self.rows, self.batch):
-            draw = draw_step(model, len(part), part.observed, self.masks, streams)
-            terms = model.terms(part, draw.masks, model(part, draw.masks, draw.noise))
-            total += float(weighted_loss(terms, self.weights).sum())
+            sizes = draw_mask_sizes(model.shape.features, self.masks, streams.sizes)
+            draw = draw_step(
+                objective, len(part), part.observed, sizes, self.masks.targets, streams.numbers
+            )
+            final = torch.ones(3, device=part.num.device)
+            total += float(objective.losses(part, draw.masks, draw.noise, final).loss.sum())
         return -total / len(self.rows)
 
 

@@ -48,7 +48,8 @@ class Decoder(nn.Module):
     def log_var(self) -> Tensor:
         """Log σ², softly kept above its floor."""
         free = soft_clamp_log_var(self.raw_log_var)
-        return torch.logaddexp(free, free.new_tensor(self.min_log_var))
+        # log(e^free + e^floor), without a constant that would have to be copied to a GPU each time
+        return self.min_log_var + nn.functional.softplus(free - self.min_log_var)
 
     def forward(self, s: Tensor) -> Decoded:
         """Shape: ``s (B, D, d)``, a latent for every feature."""

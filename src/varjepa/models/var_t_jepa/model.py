@@ -11,6 +11,7 @@ from varjepa.masking import FeatureMasks
 from varjepa.models.var_t_jepa.auxiliary_encoder import AuxiliaryEncoder
 from varjepa.models.var_t_jepa.context_decoder import ContextDecoder
 from varjepa.models.var_t_jepa.context_encoder import ContextEncoder
+from varjepa.models.var_t_jepa.imputer import Imputer
 from varjepa.models.var_t_jepa.predictor import Predictor
 from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
 from varjepa.models.var_t_jepa.target_decoder import TargetDecoder
@@ -58,6 +59,7 @@ class VarTJepa(nn.Module):
         self.predictor = Predictor(shape, settings)
         self.context_decoder = ContextDecoder(shape, settings)
         self.target_decoder = TargetDecoder(shape, settings)
+        self.imputer = Imputer(shape, settings)
 
     def forward(self, w: Rows, masks: FeatureMasks, noise: LatentNoise | None) -> Walk:
         """Algorithm 1's forward pass. ``noise`` None takes every latent at its mean."""
@@ -93,6 +95,31 @@ class VarTJepa(nn.Module):
             seen, z, masks.context, valid, masks.target, masks.target_valid
         )
         return p
+
+    def r_s_y(self, s_x: Tensor, z: Tensor, masks: FeatureMasks) -> DiagonalGaussian:
+        """r(s_y | s_x, z) of the first target view, on a grid of all features.  # (B, D, d)"""
+        seen, valid = self._seen(s_x, masks)
+        first_valid = None if masks.target_valid is None else masks.target_valid[:, :1]
+        r: DiagonalGaussian = self.imputer(
+            seen, z, masks.context, valid, masks.target[:, :1], first_valid
+        )
+        return on_grid(r, masks, self.shape.features)
+
+    def imputation_loss(self, w: Rows, masks: FeatureMasks, walk: Walk) -> Tensor:
+        """What the imputer alone learns from: one view's cells, and where their latents are.
+
+        It is given means, as it will be when it fills holes, so that it need not learn to read
+        through the posteriors' noise. One view per row is enough and a fraction of the cost.
+
+        Shape: → ``(B,)``.
+        """
+        target = masks.target[:, 0]  # (B, M_trg)
+        valid = None if masks.target_valid is None else masks.target_valid[:, 0]
+        r = self.r_s_y(walk.q_s_x.mean, walk.q_z.mean, masks)
+        nll = self.imputer.nll(self.target_decoder, r, w.num, w.cat).gather(1, target)
+        q = DiagonalGaussian(walk.q_s_w.mean.detach(), walk.q_s_w.log_var.detach())
+        kl = q.kl_to(r).gather(1, target)  # (B, M_trg)
+        return mean_over(nll + self.settings.imputer_kl * kl, valid)
 
     def terms(self, w: Rows, masks: FeatureMasks, walk: Walk) -> ElboTerms:
         """The five terms of Appendix A.3.1, one value per row.
@@ -155,6 +182,21 @@ def at_features(q: DiagonalGaussian, index: Tensor) -> DiagonalGaussian:
     return DiagonalGaussian(
         q.mean.gather(1, flat).view(shape), q.log_var.gather(1, flat).view(shape)
     )
+
+
+def on_grid(p: DiagonalGaussian, masks: FeatureMasks, features: int) -> DiagonalGaussian:
+    """The first view's tokens at their features' places; N(0, I) where nothing was asked.
+
+    Shape: ``(B, 1, M, d)`` → ``(B, D, d)``.
+    """
+    shape = (len(p.mean), features + 1, p.mean.shape[-1])
+    index = masks.target[:, 0]
+    if masks.target_valid is not None:  # padding goes to a place behind the last feature
+        index = index.masked_fill(~masks.target_valid[:, 0], features)
+    index = index.unsqueeze(-1).expand(-1, -1, shape[-1])
+    mean = p.mean.new_zeros(shape).scatter(1, index, p.mean[:, 0])
+    log_var = p.log_var.new_zeros(shape).scatter(1, index, p.log_var[:, 0])
+    return DiagonalGaussian(mean[:, :features], log_var[:, :features])
 
 
 def mean_over(cells: Tensor, valid: Tensor | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""Cells from other cells: x → s_x → z → p(s_y | s_x, z) → decoder, never through q(s_w | …, w).
+"""Cells from other cells: x → s_x → z → r(s_y | s_x, z) → decoder, never through q(s_w | …, w).
 
 The target posterior sees the row, so an imputation through it would copy what it should predict.
 """
@@ -28,26 +28,26 @@ def predict_latents(
     model: VarTJepa,
     rows: Rows,
     masks: FeatureMasks,
-    generator: torch.Generator | None = None,
-    z_from_prior: bool = False,
+    z_from_prior: torch.Generator | None = None,
 ) -> DiagonalGaussian:
-    """p(s_y | s_x, z) of one target view, laid out on a grid of all features.
+    """r(s_y | s_x, z) of one target view at the means of s_x and z, on a grid of all features.
 
-    Without a generator, s_x and z are taken at their means (z at 0 for its prior).
+    With a generator, z is drawn from its prior N(0, I) instead.
 
     Shape: → ``(B, D, d)``; N(0, I) where nothing was asked.
     """
-    s_x = _take(model.q_s_x(rows, masks), generator)
+    s_x = model.q_s_x(rows, masks).mean
     q_z = model.q_z(s_x, masks)
-    if z_from_prior:
-        q_z = DiagonalGaussian.standard_like(q_z.mean)
-    return _on_grid(model.p_s_y(s_x, _take(q_z, generator), masks), masks, model.shape.features)
+    if z_from_prior is None:
+        return model.r_s_y(s_x, q_z.mean, masks)
+    z = DiagonalGaussian.standard_like(q_z.mean).rsample(z_from_prior)
+    return model.r_s_y(s_x, z, masks)
 
 
 @torch.no_grad()
 def likely_cells(model: VarTJepa, latents: DiagonalGaussian) -> Cells:
     """The decoder's mean and most likely level at the latents' means."""
-    decoded = model.target_decoder(latents.mean)
+    decoded = model.imputer.decode(model.target_decoder, latents.mean)
     cat = _levels(model, decoded.log_probs, len(latents.mean))
     return Cells(decoded.mean, cat)
 
@@ -55,7 +55,7 @@ def likely_cells(model: VarTJepa, latents: DiagonalGaussian) -> Cells:
 @torch.no_grad()
 def draw_cells(model: VarTJepa, latents: DiagonalGaussian, generator: torch.Generator) -> Cells:
     """A draw: latents from the predictor, then values from the decoder's distributions."""
-    decoded = model.target_decoder(latents.rsample(generator))
+    decoded = model.imputer.decode(model.target_decoder, latents.rsample(generator))
     noise = torch.randn(decoded.mean.shape, generator=generator, device=generator.device)
     noisy = [(features, _gumbel(log_probs, generator)) for features, log_probs in decoded.log_probs]
     num = decoded.mean + (0.5 * decoded.log_var).exp() * noise
@@ -75,19 +75,3 @@ def _gumbel(log_probs: Tensor, generator: torch.Generator) -> Tensor:
     """Argmax of log p + Gumbel noise is a draw from p."""
     uniform = torch.rand(log_probs.shape, generator=generator, device=generator.device)
     return log_probs - (-uniform.clamp_min(1e-20).log()).log()
-
-
-def _take(q: DiagonalGaussian, generator: torch.Generator | None) -> Tensor:
-    return q.mean if generator is None else q.rsample(generator)
-
-
-def _on_grid(p: DiagonalGaussian, masks: FeatureMasks, features: int) -> DiagonalGaussian:
-    """Tokens (B, 1, M, d) at their features' places; places nobody asked for hold N(0, I)."""
-    shape = (len(p.mean), features + 1, p.mean.shape[-1])
-    index = masks.target[:, 0]
-    if masks.target_valid is not None:  # padding goes to a place behind the last feature
-        index = index.masked_fill(~masks.target_valid[:, 0], features)
-    index = index.unsqueeze(-1).expand(-1, -1, shape[-1])
-    mean = p.mean.new_zeros(shape).scatter(1, index, p.mean[:, 0])
-    log_var = p.log_var.new_zeros(shape).scatter(1, index, p.log_var[:, 0])
-    return DiagonalGaussian(mean[:, :features], log_var[:, :features])

@@ -43,8 +43,7 @@ def complete_rows(
             model,
             Rows(num, cat, known),
             masks_from_cells(known, target),
-            generator,
-            z_from_prior,
+            generator if z_from_prior else None,
         )
         drawn = draw_cells(model, latents, generator)
         blank = target & (~known.any(-1, keepdim=True))  # nothing known: take the marginal

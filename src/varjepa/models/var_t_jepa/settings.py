@@ -40,6 +40,16 @@ class VarTJepaSettings:
     """H_p"""
     predictor_ff: int = 256
     """ff_p"""
+    imputer_width: int = 64
+    """token width of the imputer, a second predictor outside the objective; not in the paper"""
+    imputer_depth: int = 3
+    """layers of the imputer"""
+    imputer_heads: int = 4
+    """attention heads of the imputer"""
+    imputer_ff: int = 128
+    """feed-forward width of the imputer"""
+    imputer_kl: float = 0.01
+    """weight of KL(q ‖ r) beside the values' likelihood in the imputer's own loss"""
     n_cls: int = 1
     """N_CLS, learned tokens in front of both encoders; not in the paper"""
     l_pool: int = 4
@@ -53,7 +63,11 @@ class VarTJepaSettings:
     """floor of σ_x² and σ_y²: near-constant columns drive them to 0"""
 
     def __post_init__(self) -> None:
-        for width, heads in ((self.d, self.heads), (self.predictor_width, self.predictor_heads)):
+        for width, heads in (
+            (self.d, self.heads),
+            (self.predictor_width, self.predictor_heads),
+            (self.imputer_width, self.imputer_heads),
+        ):
             if width % heads:
                 raise ValueError(f"width {width} is not a multiple of {heads} heads")
         if self.n_cls < 1:

@@ -1,0 +1,136 @@
+"""The same step recorded once as a CUDA graph and replayed: one launch instead of thousands.
+
+A recording has fixed shapes. Mask sizes change every step, so index sets are padded to one of a few
+*rooms*, with the sizes themselves read from the device; the last batch of an epoch is filled up
+with rows that count 0. Padding changes no result: what is not valid is in no attention and no term.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+
+from varjepa.masking import MaskSettings, largest_mask_sizes
+from varjepa.models.var_t_jepa.model import Rows
+from varjepa.training.objectives import Objective
+from varjepa.training.settings import TrainingSettings
+from varjepa.training.steps import StepInputs, Stepper
+
+Room = tuple[int, int]
+
+WARM_UP = 2
+"""Steps of a room that run as they are before it is recorded; they count as any other."""
+
+FEWEST = 8
+"""Rooms are multiples of this many places."""
+
+LADDER = 3
+"""At most so many rooms per axis."""
+
+
+class CapturedStepper(Stepper):
+    """A stepper whose steps are replayed recordings, one per room."""
+
+    def __init__(
+        self, objective: Objective, rows: Rows, settings: TrainingSettings, seed: int
+    ) -> None:
+        super().__init__(objective, rows, settings, seed)
+        self.recordings: dict[Room, torch.cuda.CUDAGraph] = {}
+        self.seen: dict[Room, int] = {}
+        self.stream = torch.cuda.Stream(self.device)
+        self.pool = torch.cuda.graph_pool_handle()
+        self.gave_up = False
+        steps, device = self.steps_per_epoch, self.device
+        # a line per step of the epoch; recordings read them where they lie
+        self.table_index = torch.zeros(steps, self.batch, dtype=torch.long, device=device)
+        self.table_share = torch.ones(steps, self.batch, device=device)
+        self.table_sizes = torch.zeros(steps, 2, dtype=torch.long, device=device)
+        self.table_rates = torch.zeros(steps, 5, device=device)
+        self.cursor = torch.zeros((), dtype=torch.long, device=device)
+
+    def begin_epoch(self) -> None:
+        super().begin_epoch()
+        spare = self.steps_per_epoch * self.batch - len(self.rows)
+        # copies of the last batch's first row fill it up
+        first = self.order[(self.steps_per_epoch - 1) * self.batch].expand(spare)
+        filled = torch.cat([self.order, first])
+        self.table_index.copy_(filled.view_as(self.table_index))
+        self.table_share[-1, self.batch - spare :] = 0.0
+        self.table_sizes.copy_(torch.tensor(self.sizes))
+        rates = [
+            (rate, *ramps, (self.done + i) / self.total)
+            for i, (rate, ramps) in enumerate(self.schedule)
+        ]
+        self.table_rates.copy_(torch.tensor(rates))
+        self.cursor.zero_()
+
+    def step(self) -> None:
+        room = room_for(self.sizes[self.place], self.objective.shape.features, self.settings.masks)
+        self.place, self.done = self.place + 1, self.done + 1
+        self.seen[room] = self.seen.get(room, 0) + 1
+        if room not in self.recordings and self.seen[room] > WARM_UP and not self.gave_up:
+            self.record(room)
+        if room in self.recordings:
+            self.recordings[room].replay()
+        else:
+            self.stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.stream):
+                self.next_line(room)
+            torch.cuda.current_stream().wait_stream(self.stream)
+
+    def next_line(self, room: Room) -> None:
+        """The step of the cursor's line; shapes depend on the room alone."""
+        line = self.cursor
+        rates = self.table_rates.index_select(0, line.view(1))[0]
+        sizes = self.table_sizes.index_select(0, line.view(1))[0]
+        self.descend(
+            StepInputs(
+                index=self.table_index.index_select(0, line.view(1))[0],
+                share=self.table_share.index_select(0, line.view(1))[0],
+                sizes=(sizes[0], sizes[1]),
+                room=room,
+                rate=rates[0],
+                ramps=rates[1:4],
+                progress=rates[4],
+            )
+        )
+        self.cursor += 1
+
+    def record(self, room: Room) -> None:
+        """Record the room's step; where that fails, go on without recordings."""
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(self.streams.numbers)
+        self.optimiser.zero_grad()
+        try:
+            with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
+                self.next_line(room)
+        except RuntimeError as error:
+            self.gave_up = True
+            self.recordings.clear()
+            warnings.warn(
+                f"training steps could not be recorded as CUDA graphs ({error}); "
+                "training goes on without, slower",
+                stacklevel=2,
+            )
+        else:
+            self.recordings[room] = graph
+
+
+def room_for(sizes: tuple[int, int], features: int, masks: MaskSettings) -> Room:
+    """The smallest room that holds both sizes."""
+    p_ctx, p_trg = (
+        min(largest, -(-size // pace) * pace)
+        for size, largest in zip(sizes, largest_mask_sizes(features, masks), strict=True)
+        for pace in [max(FEWEST, -(-largest // LADDER))]
+    )
+    return p_ctx, p_trg
+
+
+def make_stepper(
+    objective: Objective, rows: Rows, settings: TrainingSettings, seed: int
+) -> Stepper:
+    """Recorded steps on a GPU unless they are turned off."""
+    if rows.num.device.type == "cuda" and settings.capture:
+        return CapturedStepper(objective, rows, settings, seed)
+    return Stepper(objective, rows, settings, seed)

@@ -1,0 +1,186 @@
+"""One optimiser step, on data that stays where it is: nothing is read back to the host.
+
+What an epoch needs (row order, mask sizes, schedules) is decided on the host beforehand and laid
+out in tables on the device. A step takes its line of them, so a recorded step can be replayed
+without telling it anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from varjepa.masking import draw_mask_sizes
+from varjepa.models.var_t_jepa.embedding import take_rows
+from varjepa.models.var_t_jepa.model import Rows
+from varjepa.training.draws import Streams, draw_step
+from varjepa.training.objectives import Objective
+from varjepa.training.schedules import KlAnnealing, warm_up_cosine
+from varjepa.training.settings import TrainingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class StepInputs:
+    """What one step is told."""
+
+    index: Tensor  # (B,) rows of the batch
+    share: Tensor | None  # (B,) 0 for rows that only fill the batch up; None: every row counts
+    sizes: tuple[int, int] | tuple[Tensor, Tensor]
+    room: tuple[int, int] | None
+    rate: float | Tensor
+    ramps: Tensor  # (3,)
+    progress: float | Tensor
+
+
+class Tally:
+    """Running sums of an epoch, on the device."""
+
+    def __init__(self, names: tuple[str, ...], device: torch.device) -> None:
+        self.names = names
+        self.sums = torch.zeros(len(names), device=device)
+        self.steps = torch.zeros((), device=device)
+        self.skipped = torch.zeros((), device=device)
+        self.bad_in_a_row = torch.zeros((), device=device)
+
+    def add(self, means: Tensor, bad: Tensor) -> None:
+        self.sums += torch.where(bad, 0.0, means)
+        self.steps += 1.0 - bad.float()
+        self.skipped += bad
+        self.bad_in_a_row.copy_(torch.where(bad, self.bad_in_a_row + 1, 0))
+
+    def read(self) -> dict[str, float]:
+        """Means over the steps since the last reading, and the number of skipped ones."""
+        means = (self.sums / self.steps.clamp_min(1)).tolist()
+        record = dict(zip(self.names, means, strict=True)) if self.steps else {}
+        record["skipped_steps"] = int(self.skipped)
+        for counter in (self.sums, self.steps, self.skipped):
+            counter.zero_()
+        return record
+
+
+class Stepper:
+    """The state of a training between two steps, and the step itself."""
+
+    def __init__(
+        self, objective: Objective, rows: Rows, settings: TrainingSettings, seed: int
+    ) -> None:
+        self.objective, self.rows, self.settings = objective, rows, settings
+        self.device = rows.num.device
+        self.optimiser = make_optimiser(objective.model, settings, self.device)
+        self.streams = Streams.of(seed, self.device)
+        self.tally = Tally(("loss", *objective.names), self.device)
+        self.batch = min(settings.batch, len(rows))
+        self.steps_per_epoch = -(-len(rows) // self.batch)
+        self.total = settings.epochs * self.steps_per_epoch
+        self.done = 0
+        self.row_loss = torch.zeros(0, device=self.device)  # (B,) of the latest step
+
+    def begin_epoch(self) -> None:
+        """Decide the order of the rows, the mask sizes and the schedule of the next epoch."""
+        order = torch.randperm(len(self.rows), generator=self.streams.order)
+        self.order = order.to(self.device)
+        steps = range(self.steps_per_epoch)
+        self.sizes = [
+            draw_mask_sizes(self.objective.shape.features, self.settings.masks, self.streams.sizes)
+            for _ in steps
+        ]
+        self.schedule = [self.rates_at(self.done + i) for i in steps]
+        self.ramps = torch.tensor([ramps for _, ramps in self.schedule], device=self.device)
+        self.place = 0
+
+    def rates_at(self, step: int) -> tuple[float, tuple[float, float, float]]:
+        """Learning rate and KL factors of a step."""
+        o, per_epoch = self.settings, self.steps_per_epoch
+        rate = o.learning_rate * warm_up_cosine(step, o.warm_up_epochs * per_epoch, self.total)
+        return rate, KlAnnealing(*(e * per_epoch for e in o.anneal_epochs)).at(step)
+
+    def step(self) -> None:
+        """Take the epoch's next step."""
+        i, self.place, self.done = self.place, self.place + 1, self.done + 1
+        self.descend(
+            StepInputs(
+                index=self.batch_index(i),
+                share=None,
+                sizes=self.sizes[i],
+                room=None,
+                rate=self.schedule[i][0],
+                ramps=self.ramps[i],
+                progress=(self.done - 1) / self.total,
+            )
+        )
+
+    def batch_index(self, place: int) -> Tensor:
+        """Rows of the epoch's batch number ``place``.  # (B,), fewer at the end"""
+        return self.order[place * self.batch : (place + 1) * self.batch]
+
+    def descend(self, inputs: StepInputs) -> None:
+        """Algorithm 1's step; nothing changes where loss or gradient is not finite."""
+        objective = self.objective
+        w = take_rows(self.rows, inputs.index)
+        draw = draw_step(
+            objective, len(w), w.observed, inputs.sizes, self.settings.masks.targets,
+            self.streams.numbers, inputs.room,
+        )  # fmt: skip
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.in_bfloat16):
+            losses = objective.losses(w, draw.masks, draw.noise, inputs.ramps)
+        self.row_loss = losses.loss.detach()
+        total = batch_means(losses.descended, inputs.share)
+        self.optimiser.zero_grad()
+        total.backward()
+        gradients = [p.grad for p in objective.model.parameters() if p.grad is not None]
+        bad = ~(total.detach() + torch.nn.utils.get_total_norm(gradients)).isfinite()
+        set_rate(self.optimiser, inputs.rate)
+        self.optimiser.found_inf = bad.float()  # type: ignore[attr-defined]  # fused: skip the step
+        self.optimiser.step()
+        objective.after_step(inputs.progress)
+        recorded = torch.stack([losses.loss, *losses.recorded]).detach()
+        self.tally.add(batch_means(recorded, inputs.share), bad)
+
+    @property
+    def in_bfloat16(self) -> bool:
+        """Whether networks compute in 16 bits; latents and losses are float32 anyway."""
+        if self.settings.precision == "auto":
+            return self.device.type == "cuda"
+        return self.settings.precision == "bfloat16"
+
+    def looks_bad(self) -> bool:
+        """Whether too many steps in a row had to be skipped. A GPU is asked only now and then."""
+        limit = self.settings.max_bad_steps
+        if self.device.type == "cuda" and self.done % limit:
+            return False
+        return bool(self.tally.bad_in_a_row >= limit)
+
+
+def batch_means(each: Tensor, share: Tensor | None) -> Tensor:
+    """Means over the rows that count.  # (..., B), (B,) → (...)"""
+    if share is None:
+        return each.mean(-1)
+    return (each * share).sum(-1) / share.sum()
+
+
+def make_optimiser(
+    model: nn.Module, settings: TrainingSettings, device: torch.device
+) -> torch.optim.AdamW:
+    """AdamW without decay on vectors; on a GPU the rate is a tensor, for recordings to read."""
+    learned = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in learned if p.dim() > 1]
+    vectors = [p for p in learned if p.dim() <= 1]
+    groups = [
+        {"params": matrices, "weight_decay": settings.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    if device.type == "cuda":
+        rate = torch.tensor(settings.learning_rate, device=device)
+        return torch.optim.AdamW(groups, lr=rate, fused=True, capturable=True)
+    return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
+
+
+def set_rate(optimiser: torch.optim.Optimizer, rate: float | Tensor) -> None:
+    """Change the learning rate, in place where it is a tensor."""
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].copy_(rate) if isinstance(rate, Tensor) else group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate

@@ -1,0 +1,44 @@
+"""How embeddings (n, D, d) enter a predictor that was made for columns.
+
+``linear``  a learned Linear(D·d → D) whose D outputs are treated as D numeric columns: what
+            T-JEPA's public code does for every neural predictor
+``flat``    D·d numeric columns
+``tokens``  D tokens, for the predictors that work on tokens
+``mean``    the mean over tokens, d numeric columns
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from varjepa.errors import InputError
+
+Adapter = Literal["linear", "flat", "tokens", "mean"]
+
+ADAPTERS: dict[str, tuple[Adapter, ...]] = {
+    "linear_probe": ("flat", "linear", "mean"),
+    "mlp": ("flat", "linear", "mean"),
+    "dcn_v2": ("linear", "flat", "mean"),
+    "resnet": ("flat", "linear", "mean"),
+    "autoint": ("tokens", "linear", "mean"),
+    "ft_transformer": ("tokens", "linear", "mean"),
+    "xgboost": ("mean", "flat"),
+}
+"""Which adapters a predictor takes. A token for every one of D·d numbers would be no adapter."""
+
+DEFAULT_ADAPTER: dict[str, Adapter] = {name: allowed[0] for name, allowed in ADAPTERS.items()}
+"""The paper flattens for neural predictors, which DCNv2's square cross layers cannot afford; not
+yet chosen on validation data."""
+
+
+def check_adapter(predictor: str, adapter: str | None) -> Adapter:
+    """The adapter to use, the predictor's default where none is named."""
+    if adapter is None:
+        return DEFAULT_ADAPTER[predictor]
+    for known in get_args(Adapter):
+        if adapter == known and known in ADAPTERS[predictor]:
+            checked: Adapter = known
+            return checked
+    raise InputError(
+        f"adapter '{adapter}' does not fit {predictor}; choose {' or '.join(ADAPTERS[predictor])}."
+    )

@@ -1,0 +1,155 @@
+"""Claims: every predictor learns about as well as scikit-learn's model of its kind, for classes
+and for numbers; permuted labels give chance; a missing package and bad options are one sentence.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.metrics import r2_score
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from tests.downstream.data import NETWORKS, light, pace, split_of, two_gaussians
+from varjepa.downstream import PREDICTORS, FitOptions, Predictor, Split, fit_seeds
+from varjepa.downstream.registry import PROBE, TrainingSettings
+from varjepa.errors import InputError
+
+DATASETS = {"breast cancer": load_breast_cancer, "wine": load_wine, "digits": load_digits}
+PEERS = {
+    "logistic": lambda: LogisticRegression(max_iter=1000),
+    "perceptron": lambda: MLPClassifier((128, 128), max_iter=60, random_state=0, tol=1e-3),
+    "trees": lambda: HistGradientBoostingClassifier(max_iter=50, max_depth=3, random_state=0),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "dataset", "peer", "slack", "training"),
+    [
+        ("linear_probe", "digits", "logistic", 0.02, replace(PROBE, learning_rate=1e-2)),
+        ("mlp", "digits", "perceptron", 0.015, None),
+        ("dcn_v2", "digits", "perceptron", 0.015, None),
+        ("resnet", "breast cancer", "perceptron", 0.03, None),
+        ("autoint", "wine", "perceptron", 0.05, TrainingSettings(epochs=30)),
+        ("ft_transformer", "wine", "perceptron", 0.05, TrainingSettings(epochs=12)),
+        ("xgboost", "breast cancer", "trees", 0.03, None),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_as_accurate_as_the_scikit_learn_model_of_its_kind(
+    name: str, dataset: str, peer: str, slack: float, training: TrainingSettings | None
+) -> None:
+    x, y = DATASETS[dataset](return_X_y=True)
+    split = split_of(len(x))
+    model = make_pipeline(StandardScaler(), PEERS[peer]()).fit(x[split.train], y[split.train])
+    expected = model.score(x[split.test], y[split.test])
+    result = fit_seeds(name, x, y, split, [0], FitOptions(training=training))
+    accuracy = (result.labels()[0] == y[split.test]).mean()
+    assert accuracy >= expected - slack
+    np.testing.assert_allclose(result.values.sum(-1), 1.0, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["linear_probe", "mlp", "xgboost"])
+def test_numbers_are_predicted_in_their_own_unit(name: str) -> None:
+    x, y = load_diabetes(return_X_y=True)
+    split = split_of(len(x))
+    y = 1000.0 + 10.0 * y
+    if name == "xgboost":
+        peer = HistGradientBoostingRegressor(max_iter=50, max_depth=3, random_state=0)
+    else:
+        peer = RidgeCV()
+    expected = peer.fit(x[split.train], y[split.train]).score(x[split.test], y[split.test])
+    training = TrainingSettings(learning_rate=1e-2, batch=32)
+    options = FitOptions(task="regression", training=training)
+    result = fit_seeds(name, x, y, split, [0, 1], options)
+    assert result.values.shape == (2, len(split.test))
+    assert r2_score(y[split.test], result.labels()[0]) >= expected - 0.06
+    if name != "xgboost":  # the loss that stopped training is the RMSE in the target's unit
+        assert 400.0 < result.validation_loss.min() <= result.validation_loss.max() < 700.0
+
+
+@pytest.mark.parametrize("name", sorted(PREDICTORS))
+def test_permuted_labels_give_chance(name: str) -> None:
+    x, _ = two_gaussians(800)
+    y = np.random.default_rng(5).permutation(np.arange(800) % 2)
+    options = FitOptions(training=TrainingSettings(epochs=2))
+    result = fit_seeds(light(name), x, y, split_of(800), [0], options)
+    accuracy = (result.labels()[0] == y[split_of(800).test]).mean()
+    assert abs(accuracy - 0.5) < 0.12  # 3.4 standard errors of 200 coin flips
+
+
+@pytest.mark.parametrize("name", sorted(PREDICTORS))
+def test_one_interface(name: str) -> None:
+    x, y = two_gaussians(300)
+    names = np.array(["left", "right"])[y]
+    training = TrainingSettings(epochs=4, batch=32, learning_rate=pace(name))
+    model = Predictor(name, options=FitOptions(training=training))
+    model.fit(x[:200], names[:200], validation=(x[200:250], names[200:250]))
+    probabilities = model.predict_proba(x[250:])
+    assert probabilities.shape == (50, 2)
+    predicted = model.predict(x[250:])
+    np.testing.assert_array_equal(predicted == "right", probabilities[:, 1] > 0.5)
+    assert (predicted == names[250:]).mean() > 0.7
+
+
+def test_a_class_without_training_rows_keeps_its_column() -> None:
+    x, y = two_gaussians(120)
+    y[-1] = 2
+    split = Split(np.arange(80), np.arange(80, 100), np.arange(100, 120))
+    for name in ("linear_probe", "xgboost"):
+        assert fit_seeds(name, x, y, split, [0]).values.shape == (1, 20, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("xgboost", "xgboost"),
+        ("resnet", "rtdl_revisiting_models"),
+        ("ft_transformer", "rtdl_revisiting_models"),
+    ],
+)
+def test_a_missing_package_is_one_sentence(
+    name: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    x, y = two_gaussians(40)
+    with pytest.raises(InputError, match=rf"{name} needs the package {package}: install"):
+        fit_seeds(name, x, y, split_of(40), [0])
+
+
+def test_bad_options_are_named() -> None:
+    x, y = two_gaussians(40)
+    split = split_of(40)
+    with pytest.raises(InputError, match="predictor 'tree' is unknown; choose one of linear_probe"):
+        fit_seeds("tree", x, y, split, [0])
+    with pytest.raises(InputError, match="adapter 'tokens' does not fit mlp"):
+        fit_seeds("mlp", x, y, split, [0], FitOptions(adapter="tokens"))
+    with pytest.raises(InputError, match="task 'ranking' is unknown"):
+        fit_seeds("mlp", x, y, split, [0], FitOptions(task="ranking"))
+    with pytest.raises(InputError, match="one class only"):
+        fit_seeds("mlp", x, np.zeros(40), split, [0])
+    with pytest.raises(InputError, match="39 values for 40 rows"):
+        fit_seeds("mlp", x, y[1:], split, [0])
+    with pytest.raises(InputError, match="missing or infinite"):
+        fit_seeds("mlp", x, np.full(40, np.nan), split, [0], FitOptions(task="regression"))
+    with pytest.raises(InputError, match="validation part of the split has no rows"):
+        Split.of([0], [], [1])
+    with pytest.raises(InputError, match="class c does not occur"):
+        Predictor("mlp").fit(x[:2], ["a", "b"], validation=(x[2:3], ["c"]))
+
+
+def test_the_table_holds_the_papers_settings() -> None:
+    assert set(NETWORKS) | {"xgboost"} == set(PREDICTORS)
+    for name in NETWORKS[1:]:
+        expected = TrainingSettings(
+            epochs=50, batch=128, learning_rate=1e-3, weight_decay=0.01, patience=16
+        )
+        assert PREDICTORS[name].training == expected
+    assert PREDICTORS["linear_probe"].training.weight_decay == 2e-5

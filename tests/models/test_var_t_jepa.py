@@ -7,12 +7,14 @@
 5. Permuting columns together with their per-feature parameters permutes the embedding's tokens.
 6. An embedding does not depend on the other rows of the batch, to the last bit.
 7. A table of one column works.
+8. The imputer learns from the rest of the model, and the rest learns nothing from it.
 """
 
 from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 from varjepa.masking import FeatureMasks, draw_masks
 from varjepa.models.var_t_jepa.embedding import embed_in_blocks, take_rows
@@ -71,6 +73,22 @@ def test_shapes_and_gradients(cls_in_context: bool) -> None:
         unused |= not cls_in_context and parameter.numel() == 0
         grad = parameter.grad
         assert unused or (grad is not None and grad.abs().sum() > 0), name
+
+
+def test_cells_of_several_groups_stand_at_their_features() -> None:
+    shape = TableShape(2, (700, 3, 900, 5))
+    decoder = build(shape).target_decoder
+    assert len(decoder.heads.groups) == 2
+    rows = some_rows(shape=shape)
+    s = torch.randn(len(rows), 6, 8, generator=torch.Generator().manual_seed(0))
+    cells = decoder(s).nll(rows.num, rows.cat)
+    for group in decoder.heads.groups:
+        for g, j in enumerate(group.features.tolist()):
+            logits = s[:, j] @ group.weight[g] + group.bias[g, 0]
+            expected = nn.functional.cross_entropy(
+                logits[:, 1 : shape.levels[j - 2]], rows.cat[:, j - 2] - 1, reduction="none"
+            )
+            torch.testing.assert_close(cells[:, j], expected)
 
 
 def test_the_predictor_never_sees_the_target() -> None:
@@ -202,3 +220,29 @@ def test_the_noise_floor_holds() -> None:
     with torch.no_grad():
         decoder.raw_log_var.fill_(-1e6)
     assert decoder.log_var.exp() >= SMALL.min_noise_variance
+
+
+def test_nothing_but_the_imputer_learns_from_the_imputation() -> None:
+    model, rows = build(), some_rows(holes=True)
+    masks, noise = draw(model, rows)
+    model.imputation_loss(rows, masks, model(rows, masks, noise)).mean().backward()
+    for name, parameter in model.named_parameters():
+        touched = parameter.grad is not None and bool(parameter.grad.abs().sum() > 0)
+        assert touched == name.startswith("imputer."), name
+
+
+def test_the_imputers_likelihood_is_the_marginal_one() -> None:
+    # −log ∫ N(y; u·s + b, σ²) N(s; m, V) ds against Monte Carlo
+    model, rows = build(), some_rows()
+    masks, _ = draw(model, rows)
+    with torch.no_grad():
+        s_x = model.q_s_x(rows, masks).mean
+        r = model.r_s_y(s_x, model.q_z(s_x, masks).mean, masks)
+        assert model.imputer is not None
+        exact = model.predicted_nll(r, rows)[:, :3]
+        g = torch.Generator().manual_seed(0)
+        draws = torch.stack([r.rsample(g) for _ in range(4000)])  # (S, B, D, d)
+        means = torch.stack([model.target_decoder(s).mean for s in draws])
+        normal = torch.distributions.Normal(means, (0.5 * model.imputer.log_var).exp())
+        sampled = -normal.log_prob(rows.num).logsumexp(0) + torch.tensor(4000.0).log()
+    torch.testing.assert_close(exact, sampled, rtol=0.05, atol=0.1)

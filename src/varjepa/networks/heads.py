@@ -9,6 +9,9 @@ from torch import Tensor, nn
 
 from varjepa.variational.gaussian import DiagonalGaussian, at_least_float32
 
+SMALL = 1024
+"""Entries, padding included, up to which categorical features share one group."""
+
 
 class GaussianHead(nn.Module):
     """One linear map to mean and log-variance of a diagonal Gaussian.
@@ -28,8 +31,8 @@ class FeatureHeads(nn.Module):
     """One linear head per feature, computed together.
 
     Numeric heads are one row-wise product. Categorical heads are grouped by number of levels, each
-    group padded to its largest member (at most twice the smallest), so that a table of many small
-    columns and one huge one is neither a loop nor mostly padding.
+    group padded to its largest member, so that a table of many small columns and one huge one is
+    neither a loop nor mostly padding.
     """
 
     def __init__(self, numeric: int, levels: Sequence[int], d: int) -> None:
@@ -73,17 +76,24 @@ class _LevelGroup(nn.Module):
         self.register_buffer("impossible", impossible, persistent=False)
 
     def forward(self, s: Tensor) -> Tensor:
-        tokens = s[:, self.features].transpose(0, 1)  # (G, B, d)
+        # index_select: its gradient is one addition, that of indexing sorts first
+        tokens = s.index_select(1, self.features).transpose(0, 1)  # (G, B, d)
         logits = torch.baddbmm(self.bias.to(tokens.dtype), tokens, self.weight).transpose(0, 1)
         return at_least_float32(logits).masked_fill(self.impossible, -torch.inf).log_softmax(-1)
 
 
 def group_by_size(levels: Sequence[int]) -> list[list[int]]:
-    """Split features into groups whose largest has at most twice the levels of its smallest."""
+    """Split features into groups, in feature order each, that padding does not inflate.
+
+    A group's largest member has at most twice the levels of its smallest, unless the whole group is
+    small: there, fewer groups are worth more than less padding.
+    """
     groups: list[list[int]] = []
     for j in sorted(range(len(levels)), key=lambda j: levels[j]):
-        if groups and levels[j] <= 2 * levels[groups[-1][0]]:
+        if groups and (
+            levels[j] <= 2 * levels[groups[-1][0]] or levels[j] * (len(groups[-1]) + 1) <= SMALL
+        ):
             groups[-1].append(j)
         else:
             groups.append([j])
-    return groups
+    return [sorted(group) for group in groups]

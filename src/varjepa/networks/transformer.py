@@ -7,6 +7,9 @@ import math
 import torch
 from torch import Tensor, nn
 
+from varjepa.networks.cpu_block import cpu_block
+from varjepa.networks.fused_block import can_fuse, fused_transformer
+
 LONG_SEQUENCE = 128
 """From here on a fused attention kernel wins; below, its tiles are mostly padding."""
 
@@ -19,7 +22,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, valid: Tensor | None) -> Tensor:
     Shape: ``q (B, H, S, d)``, ``k``, ``v (B, H, T, d)``, ``valid (B, T)`` bool → ``(B, H, S, d)``.
     Every row needs at least one valid key.
     """
-    bias = None if valid is None else _bias(valid, q.dtype)
+    bias = None if valid is None else _bias(valid, q.dtype)[:, None, None, :]
     if k.shape[-2] >= LONG_SEQUENCE:
         return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
     scores = (q * (1.0 / math.sqrt(q.shape[-1]))) @ k.transpose(-1, -2)  # (B, H, S, T)
@@ -29,11 +32,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, valid: Tensor | None) -> Tensor:
 
 
 def _bias(valid: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 for a valid key, a very negative number for the others.  # (B, 1, 1, T)"""
+    """0 for a valid key, a very negative number for the others.  # (B, T)"""
     lowest = torch.finfo(dtype).min / 2  # −inf would make NaN gradients of fully masked scores
-    return torch.zeros(valid.shape, dtype=dtype, device=valid.device).masked_fill(~valid, lowest)[
-        :, None, None, :
-    ]
+    return torch.zeros(valid.shape, dtype=dtype, device=valid.device).masked_fill(~valid, lowest)
 
 
 class SelfAttention(nn.Module):
@@ -47,12 +48,14 @@ class SelfAttention(nn.Module):
         self.project_in = nn.Linear(width, 3 * width)
         self.project_out = nn.Linear(width, width)
 
-    def forward(self, tokens: Tensor, valid: Tensor | None) -> Tensor:
+    def forward(self, tokens: Tensor, valid: Tensor | None, keep: int) -> Tensor:
+        """Shape: ``(B, S, width)`` → ``(B, keep, width)``, of the last tokens."""
         rows, length, width = tokens.shape
-        qkv = self.project_in(tokens).view(rows, length, 3, self.heads, width // self.heads)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # (B, H, S, d_head) each
-        mixed = attend(q, k, v, valid)
-        return self.project_out(mixed.transpose(1, 2).reshape(rows, length, width))
+        qkv = self.project_in(tokens)
+        apart = qkv.view(rows, length, 3, self.heads, width // self.heads)
+        q, k, v = apart.permute(2, 0, 3, 1, 4)  # (B, H, S, d_head) each
+        mixed = attend(q[:, :, -keep:], k, v, valid)
+        return self.project_out(mixed.transpose(1, 2).reshape(rows, keep, width))
 
 
 class Block(nn.Module):
@@ -65,16 +68,21 @@ class Block(nn.Module):
         self.mlp_norm = nn.LayerNorm(width)
         self.mlp = nn.Sequential(nn.Linear(width, ff), nn.GELU(), nn.Linear(ff, width))
 
-    def forward(self, tokens: Tensor, valid: Tensor | None) -> Tensor:
-        tokens = tokens + self.attention(self.attention_norm(tokens), valid)
+    def forward(self, tokens: Tensor, valid: Tensor | None, keep: int) -> Tensor:
+        if tokens.device.type == "cpu" and tokens.shape[1] < LONG_SEQUENCE:
+            bias = None if valid is None else _bias(valid, tokens.dtype)
+            heads, eps = self.attention.heads, self.mlp_norm.eps
+            return cpu_block(tokens, bias, heads, keep, eps, *self.parameters())
+        attended = self.attention(self.attention_norm(tokens), valid, keep)
+        tokens = tokens[:, -keep:] + attended  # (B, keep, width)
         return tokens + self.mlp(self.mlp_norm(tokens))
 
 
 class Transformer(nn.Module):
     """``depth`` blocks and a last norm.
 
-    Shape: ``tokens (B, S, width)``, ``valid (B, S)`` bool or None → ``(B, S, width)``. Tokens that
-    are not valid are never attended to; what comes out at their own place means nothing.
+    Tokens that are not valid are never attended to; what comes out at their own place means
+    nothing. The last block computes only the tokens somebody asked for.
     """
 
     def __init__(self, width: int, depth: int, heads: int, ff: int) -> None:
@@ -82,7 +90,18 @@ class Transformer(nn.Module):
         self.blocks = nn.ModuleList(Block(width, heads, ff) for _ in range(depth))
         self.norm = nn.LayerNorm(width)
 
-    def forward(self, tokens: Tensor, valid: Tensor | None = None) -> Tensor:
-        for block in self.blocks:
-            tokens = block(tokens, valid)
+    def forward(
+        self, tokens: Tensor, valid: Tensor | None = None, keep: int | None = None
+    ) -> Tensor:
+        """The last ``keep`` tokens, by default all of them.
+
+        Shape: ``tokens (B, S, width)``, ``valid (B, S)`` bool or None → ``(B, keep, width)``.
+        """
+        length = tokens.shape[1]
+        keep = length if keep is None else keep
+        if torch.is_autocast_enabled("cuda") and can_fuse(tokens, self):
+            products = torch.get_autocast_dtype("cuda")
+            return fused_transformer(tokens, valid, self, products)[:, -keep:]
+        for i, block in enumerate(self.blocks):
+            tokens = block(tokens, valid, keep if i == len(self.blocks) - 1 else length)
         return self.norm(tokens)

@@ -8,6 +8,7 @@ with rows that count 0. Padding changes no result: what is not valid is in no at
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 
 import torch
 
@@ -29,25 +30,20 @@ LADDER = 3
 """At most so many rooms per axis."""
 
 
-class CapturedStepper(Stepper):
-    """A stepper whose steps are replayed recordings, one per room."""
+class PaddedStepper(Stepper):
+    """A stepper whose shapes depend on the room alone; everything else is read from tables."""
 
     def __init__(
         self, objective: Objective, rows: Rows, settings: TrainingSettings, seed: int
     ) -> None:
         super().__init__(objective, rows, settings, seed)
-        self.recordings: dict[Room, torch.cuda.CUDAGraph] = {}
-        self.seen: dict[Room, int] = {}
-        self.stream = torch.cuda.Stream(self.device)
-        self.pool = torch.cuda.graph_pool_handle()
-        self.gave_up = False
         steps, device = self.steps_per_epoch, self.device
         # a line per step of the epoch; recordings read them where they lie
         self.table_index = torch.zeros(steps, self.batch, dtype=torch.long, device=device)
         self.table_share = torch.ones(steps, self.batch, device=device)
         self.table_sizes = torch.zeros(steps, 2, dtype=torch.long, device=device)
         self.table_rates = torch.zeros(steps, 5, device=device)
-        self.cursor = torch.zeros((), dtype=torch.long, device=device)
+        self.cursor = torch.zeros(1, dtype=torch.long, device=device)
 
     def begin_epoch(self) -> None:
         super().begin_epoch()
@@ -68,26 +64,18 @@ class CapturedStepper(Stepper):
     def step(self) -> None:
         room = room_for(self.sizes[self.place], self.objective.shape.features, self.settings.masks)
         self.place, self.done = self.place + 1, self.done + 1
-        self.seen[room] = self.seen.get(room, 0) + 1
-        if room not in self.recordings and self.seen[room] > WARM_UP and not self.gave_up:
-            self.record(room)
-        if room in self.recordings:
-            self.recordings[room].replay()
-        else:
-            self.stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self.stream):
-                self.next_line(room)
-            torch.cuda.current_stream().wait_stream(self.stream)
+        self.take_line(room)
 
-    def next_line(self, room: Room) -> None:
-        """The step of the cursor's line; shapes depend on the room alone."""
-        line = self.cursor
-        rates = self.table_rates.index_select(0, line.view(1))[0]
-        sizes = self.table_sizes.index_select(0, line.view(1))[0]
+    def take_line(self, room: Room) -> None:
+        """The step of the cursor's line."""
+        index, share, sizes, rates = (
+            table.index_select(0, self.cursor)[0]
+            for table in (self.table_index, self.table_share, self.table_sizes, self.table_rates)
+        )
         self.descend(
             StepInputs(
-                index=self.table_index.index_select(0, line.view(1))[0],
-                share=self.table_share.index_select(0, line.view(1))[0],
+                index=index,
+                share=share,
                 sizes=(sizes[0], sizes[1]),
                 room=room,
                 rate=rates[0],
@@ -97,6 +85,33 @@ class CapturedStepper(Stepper):
         )
         self.cursor += 1
 
+
+class CapturedStepper(PaddedStepper):
+    """A stepper whose steps are replayed recordings, one per room."""
+
+    def __init__(
+        self, objective: Objective, rows: Rows, settings: TrainingSettings, seed: int
+    ) -> None:
+        super().__init__(objective, rows, settings, seed)
+        self.recordings: dict[Room, torch.cuda.CUDAGraph] = {}
+        self.seen: Counter[Room] = Counter()
+        self.stream = torch.cuda.Stream(self.device)
+        self.pool = torch.cuda.graph_pool_handle()
+        self.gave_up = False
+
+    def take_line(self, room: Room) -> None:
+        self.seen[room] += 1
+        if room not in self.recordings and self.seen[room] > WARM_UP and not self.gave_up:
+            self.record(room)
+        if room in self.recordings:
+            self.recordings[room].replay()
+            return
+        # recording needs the stream it will record on to have run the same work before
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            super().take_line(room)
+        torch.cuda.current_stream().wait_stream(self.stream)
+
     def record(self, room: Room) -> None:
         """Record the room's step; where that fails, go on without recordings."""
         graph = torch.cuda.CUDAGraph()
@@ -104,7 +119,7 @@ class CapturedStepper(Stepper):
         self.optimiser.zero_grad()
         try:
             with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
-                self.next_line(room)
+                super().take_line(room)
         except RuntimeError as error:
             self.gave_up = True
             self.recordings.clear()

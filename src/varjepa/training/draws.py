@@ -6,7 +6,8 @@ holds only a slice of the batch can draw the same numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,6 +41,15 @@ class Draw:
     masks: FeatureMasks
     noise: LatentNoise | None
 
+    def rows(self, here: slice) -> Draw:
+        """What belongs to some of the batch's rows."""
+        return Draw(
+            FeatureMasks(*(_part(getattr(self.masks, f.name), here) for f in fields(FeatureMasks))),
+            None
+            if self.noise is None
+            else LatentNoise(*(getattr(self.noise, f.name)[here] for f in fields(LatentNoise))),
+        )
+
 
 def draw_step(
     objective: Objective,
@@ -53,3 +63,7 @@ def draw_step(
     """Draw one step's masks and noise; for ``room`` see :func:`draw_masks`."""
     masks = draw_masks(rows, objective.shape.features, observed, sizes, targets, numbers, room)
     return Draw(masks, objective.draw_noise(rows, masks.context.shape[1], numbers))
+
+
+def _part(index: Tensor | None, here: slice) -> Any:
+    return None if index is None else index[here]

@@ -8,6 +8,7 @@ without telling it anything.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from varjepa.masking import draw_mask_sizes
 from varjepa.models.var_t_jepa.embedding import take_rows
 from varjepa.models.var_t_jepa.model import Rows
+from varjepa.networks.row_slices import RowThreads, slices_of
 from varjepa.training.draws import Streams, draw_step
 from varjepa.training.objectives import Objective
 from varjepa.training.schedules import KlAnnealing, warm_up_cosine
@@ -76,6 +78,7 @@ class Stepper:
         self.total = settings.epochs * self.steps_per_epoch
         self.done = 0
         self.row_loss = torch.zeros(0, device=self.device)  # (B,) of the latest step
+        self.threads = RowThreads() if self.device.type == "cpu" else None
 
     def begin_epoch(self) -> None:
         """Decide the order of the rows, the mask sizes and the schedule of the next epoch."""
@@ -123,20 +126,45 @@ class Stepper:
             objective, len(w), w.observed, inputs.sizes, self.settings.masks.targets,
             self.streams.numbers, inputs.room,
         )  # fmt: skip
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.in_bfloat16):
-            losses = objective.losses(w, draw.masks, draw.noise, inputs.ramps)
-        self.row_loss = losses.loss.detach()
-        total = batch_means(losses.descended, inputs.share)
+
+        def work(here: slice) -> tuple[Tensor, Tensor]:
+            """The loss of some rows, as their part of the batch's mean, and what is recorded."""
+            part = draw.rows(here)
+            # autocast belongs to a thread
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.in_bfloat16):
+                losses = objective.losses(take_rows(w, here), part.masks, part.noise, inputs.ramps)
+            recorded = torch.stack([losses.loss, *losses.recorded]).detach()  # (T, rows)
+            return (losses.descended * share[here]).sum(), recorded
+
+        share = batch_shares(inputs)  # (B,)
         self.optimiser.zero_grad()
-        total.backward()
+        if self.threads is None:
+            total, recorded = work(slice(0, len(w)))
+            total.backward()
+        else:
+            slices = slices_of(len(w), objective.shape.features)
+            learned = objective.model.parameters()
+            recorded = torch.cat(self.threads.backward(work, slices, learned), dim=-1)
+        self.row_loss = recorded[0]
+        means = (recorded * share).sum(-1)
         gradients = [p.grad for p in objective.model.parameters() if p.grad is not None]
-        bad = ~(total.detach() + torch.nn.utils.get_total_norm(gradients)).isfinite()
+        bad = ~(means[0] + torch.nn.utils.get_total_norm(gradients)).isfinite()
         set_rate(self.optimiser, inputs.rate)
         self.optimiser.found_inf = bad.float()  # type: ignore[attr-defined]  # fused: skip the step
         self.optimiser.step()
         objective.after_step(inputs.progress)
-        recorded = torch.stack([losses.loss, *losses.recorded]).detach()
-        self.tally.add(batch_means(recorded, inputs.share), bad)
+        self.tally.add(means, bad)
+
+    def close(self) -> None:
+        """End the threads."""
+        if self.threads is not None:
+            self.threads.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def in_bfloat16(self) -> bool:
@@ -153,11 +181,11 @@ class Stepper:
         return bool(self.tally.bad_in_a_row >= limit)
 
 
-def batch_means(each: Tensor, share: Tensor | None) -> Tensor:
-    """Means over the rows that count.  # (..., B), (B,) → (...)"""
-    if share is None:
-        return each.mean(-1)
-    return (each * share).sum(-1) / share.sum()
+def batch_shares(inputs: StepInputs) -> Tensor:
+    """Each row's share of the batch's mean.  # (B,)"""
+    if inputs.share is None:
+        return torch.full(inputs.index.shape, 1.0 / len(inputs.index), device=inputs.index.device)
+    return inputs.share / inputs.share.sum()
 
 
 def make_optimiser(

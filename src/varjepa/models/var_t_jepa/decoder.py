@@ -25,14 +25,19 @@ class Decoded:
         """−log p of every cell, meaningful where the cell is observed.  # (B, D)"""
         squared = (x_num - self.mean).square() * (-self.log_var).exp()
         numeric = 0.5 * (squared + self.log_var + LOG_TWO_PI)
-        cells = numeric.new_zeros((len(x_num), x_num.shape[1] + x_cat.shape[1]))
-        cells[:, : x_num.shape[1]] = numeric
+        parts = [numeric]
         for features, log_probs in self.log_probs:
-            state = x_cat[:, features - x_num.shape[1]]  # (B, G)
+            state = x_cat.index_select(1, features - x_num.shape[1])  # (B, G)
             # MISSING has probability 0; a finite stand-in keeps unobserved cells out of the way
             picked = log_probs.gather(-1, state.unsqueeze(-1)).squeeze(-1)
-            cells[:, features] = torch.where(state > 0, -picked, 0.0)
-        return cells
+            parts.append(torch.where(state > 0, -picked, 0.0))
+        cells = torch.cat(parts, dim=1)
+        if len(self.log_probs) < 2:
+            return cells
+        grouped = torch.cat([features for features, _ in self.log_probs])
+        return torch.cat(
+            [numeric, cells[:, x_num.shape[1] :].index_select(1, grouped.argsort())], dim=1
+        )
 
 
 class Decoder(nn.Module):
@@ -41,7 +46,7 @@ class Decoder(nn.Module):
     def __init__(self, shape: TableShape, settings: VarTJepaSettings) -> None:
         super().__init__()
         self.heads = FeatureHeads(shape.numeric, shape.levels, settings.d)
-        self.raw_log_var = nn.Parameter(torch.zeros(()))
+        self.raw_log_var = nn.Parameter(torch.tensor(math.log(settings.noise_variance)))
         self.min_log_var = math.log(settings.min_noise_variance)
 
     @property

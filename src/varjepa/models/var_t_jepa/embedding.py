@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from varjepa.masking import FeatureMasks
 from varjepa.models.var_t_jepa.model import Rows, VarTJepa
+from varjepa.networks.row_slices import RowThreads
 from varjepa.variational.gaussian import DiagonalGaussian
 
-BLOCK = 256
-"""Rows of one embedding pass."""
+BLOCK = {"cpu": 128, "cuda": 256}
+"""Rows of one pass: on a CPU, what one core has room for close by."""
+
+T = TypeVar("T")
 
 
 def whole_row_masks(rows: Rows, features: int) -> FeatureMasks:
@@ -32,24 +36,39 @@ def embed_rows(model: VarTJepa, rows: Rows) -> DiagonalGaussian:
 
 
 def embed_in_blocks(model: VarTJepa, rows: Rows) -> DiagonalGaussian:
-    """The same for any number of rows, with the memory of one block beside the result."""
-    parts = [(embed_rows(model, block), count) for block, count in blocks_of(rows)]
+    """The same for any number of rows, with the memory of a block per core beside the result."""
+    parts = list(map_blocks(lambda block: embed_rows(model, block), rows))
     return DiagonalGaussian(
         torch.cat([q.mean[:count] for q, count in parts]),
         torch.cat([q.log_var[:count] for q, count in parts]),
     )
 
 
-def blocks_of(rows: Rows, block: int = BLOCK) -> Iterator[tuple[Rows, int]]:
-    """Blocks of exactly ``block`` rows, and how many of them count.
+def map_blocks(work: Callable[[Rows], T], rows: Rows) -> Iterator[tuple[T, int]]:
+    """Work on every block in order, on a CPU several at a time, and how many of its rows count.
 
-    The last one is filled up with copies of its last row. In float32 a matrix product's rounding
+    The last block is filled up with copies of its last row. In float32 a matrix product's rounding
     depends on its shape but not on a row's place in it, so with one shape for all blocks a row's
     result is the same to the last bit, whatever rows come with it.
     """
-    for start in range(0, len(rows), block):
-        index = torch.arange(start, start + block, device=rows.num.device)
-        yield take_rows(rows, index.clamp_max(len(rows) - 1)), min(block, len(rows) - start)
+    device = rows.num.device
+    size = BLOCK.get(device.type, 256)
+    starts = [slice(start, start + size) for start in range(0, len(rows), size)]
+
+    def one(here: slice) -> tuple[T, int]:
+        index = torch.arange(here.start, here.stop, device=device).clamp_max(len(rows) - 1)
+        return work(take_rows(rows, index)), min(size, len(rows) - here.start)
+
+    if device.type != "cpu":
+        yield from map(one, starts)
+        return
+    with RowThreads() as threads:
+        yield from threads.map(one, starts)
+
+
+def blocks_of(rows: Rows) -> Iterator[tuple[Rows, int]]:
+    """The blocks themselves."""
+    return map_blocks(lambda block: block, rows)
 
 
 def split_rows(rows: Rows, batch: int) -> Iterator[Rows]:

@@ -75,14 +75,3 @@ class Imputer(nn.Module):
         frozen = {name: value.detach() for name, value in decoder.named_parameters()}
         decoded: Decoded = torch.func.functional_call(decoder, frozen, s)
         return replace(decoded, log_var=self.log_var)
-
-    def nll(self, decoder: TargetDecoder, r: DiagonalGaussian, num: Tensor, cat: Tensor) -> Tensor:
-        """−log ∫ p(value | s) r(s) ds of every cell.  # r (B, D, d) → (B, D)
-
-        A numeric head is linear, so its value under s ~ N(m, V) is exactly Gaussian with variance
-        u² V + σ². Categories are judged at the latent's mean.
-        """
-        decoded = self.decode(decoder, r.mean)
-        read = decoder.heads.weight.detach().square()  # (F_num, d)
-        spread = (r.var[:, : len(read)] * read).sum(-1)  # (B, F_num)
-        return replace(decoded, log_var=torch.log(spread + self.log_var.exp())).nll(num, cat)

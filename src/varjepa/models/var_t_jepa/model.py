@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from varjepa.masking import FeatureMasks
 from varjepa.models.var_t_jepa.auxiliary_encoder import AuxiliaryEncoder
 from varjepa.models.var_t_jepa.context_decoder import ContextDecoder
 from varjepa.models.var_t_jepa.context_encoder import ContextEncoder
+from varjepa.models.var_t_jepa.decoder import Decoded
 from varjepa.models.var_t_jepa.imputer import Imputer
 from varjepa.models.var_t_jepa.predictor import Predictor
 from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
@@ -59,7 +60,7 @@ class VarTJepa(nn.Module):
         self.predictor = Predictor(shape, settings)
         self.context_decoder = ContextDecoder(shape, settings)
         self.target_decoder = TargetDecoder(shape, settings)
-        self.imputer = Imputer(shape, settings)
+        self.imputer = Imputer(shape, settings) if settings.imputer_depth else None
 
     def forward(self, w: Rows, masks: FeatureMasks, noise: LatentNoise | None) -> Walk:
         """Algorithm 1's forward pass. ``noise`` None takes every latent at its mean."""
@@ -97,13 +98,38 @@ class VarTJepa(nn.Module):
         return p
 
     def r_s_y(self, s_x: Tensor, z: Tensor, masks: FeatureMasks) -> DiagonalGaussian:
-        """r(s_y | s_x, z) of the first target view, on a grid of all features.  # (B, D, d)"""
+        """r(s_y | s_x, z) of the first target view, on a grid of all features.  # (B, D, d)
+
+        Without an imputer it is the objective's own predictor that answers.
+        """
         seen, valid = self._seen(s_x, masks)
         first_valid = None if masks.target_valid is None else masks.target_valid[:, :1]
-        r: DiagonalGaussian = self.imputer(
+        answer = self.predictor if self.imputer is None else self.imputer
+        r: DiagonalGaussian = answer(
             seen, z, masks.context, valid, masks.target[:, :1], first_valid
         )
         return on_grid(r, masks, self.shape.features)
+
+    def predicted_values(self, s: Tensor) -> Decoded:
+        """p(value | s) for predicted latents.  # (B, D, d)"""
+        decoded: Decoded = (
+            self.target_decoder(s)
+            if self.imputer is None
+            else self.imputer.decode(self.target_decoder, s)
+        )
+        return decoded
+
+    def predicted_nll(self, r: DiagonalGaussian, w: Rows) -> Tensor:
+        """−log ∫ p(value | s) r(s) ds of every cell.  # (B, D, d) → (B, D)
+
+        A numeric head is linear, so its value under s ~ N(m, V) is exactly Gaussian with variance
+        u² V + σ². Categories are judged at the latent's mean.
+        """
+        decoded = self.predicted_values(r.mean)
+        read = self.target_decoder.heads.weight.detach().square()  # (F_num, d)
+        spread = (r.var[:, : self.shape.numeric] * read).sum(-1)  # (B, F_num)
+        log_var = torch.log(spread + decoded.log_var.exp())
+        return replace(decoded, log_var=log_var).nll(w.num, w.cat)
 
     def imputation_loss(self, w: Rows, masks: FeatureMasks, walk: Walk) -> Tensor:
         """What the imputer alone learns from: one view's cells, and where their latents are.
@@ -116,7 +142,7 @@ class VarTJepa(nn.Module):
         target = masks.target[:, 0]  # (B, M_trg)
         valid = None if masks.target_valid is None else masks.target_valid[:, 0]
         r = self.r_s_y(walk.q_s_x.mean, walk.q_z.mean, masks)
-        nll = self.imputer.nll(self.target_decoder, r, w.num, w.cat).gather(1, target)
+        nll = self.predicted_nll(r, w).gather(1, target)
         q = DiagonalGaussian(walk.q_s_w.mean.detach(), walk.q_s_w.log_var.detach())
         kl = q.kl_to(r).gather(1, target)  # (B, M_trg)
         return mean_over(nll + self.settings.imputer_kl * kl, valid)

@@ -47,7 +47,7 @@ def predict_latents(
 @torch.no_grad()
 def likely_cells(model: VarTJepa, latents: DiagonalGaussian) -> Cells:
     """The decoder's mean and most likely level at the latents' means."""
-    decoded = model.imputer.decode(model.target_decoder, latents.mean)
+    decoded = model.predicted_values(latents.mean)
     cat = _levels(model, decoded.log_probs, len(latents.mean))
     return Cells(decoded.mean, cat)
 
@@ -55,7 +55,7 @@ def likely_cells(model: VarTJepa, latents: DiagonalGaussian) -> Cells:
 @torch.no_grad()
 def draw_cells(model: VarTJepa, latents: DiagonalGaussian, generator: torch.Generator) -> Cells:
     """A draw: latents from the predictor, then values from the decoder's distributions."""
-    decoded = model.imputer.decode(model.target_decoder, latents.rsample(generator))
+    decoded = model.predicted_values(latents.rsample(generator))
     noise = torch.randn(decoded.mean.shape, generator=generator, device=generator.device)
     noisy = [(features, _gumbel(log_probs, generator)) for features, log_probs in decoded.log_probs]
     num = decoded.mean + (0.5 * decoded.log_var).exp() * noise

@@ -45,19 +45,32 @@ class Predictor(nn.Module):
         ``target (B, K, M_trg)`` → ``(B, K, M_trg, d)``.
         """
         rows, views, size = target.shape
-        position = torch.cat(
-            [self.cls_position.expand(rows, -1, -1), self.position[context]], dim=1
-        )
+        at_context, at_target = self._positions(context, target)
+        at_known = torch.cat([self.cls_position.expand(rows, -1, -1), at_context], dim=1)
         from_z = self.z_token(z).unsqueeze(1)  # (B, 1, width)
-        known = self.context_token(s_x) + from_z + position  # (B, S, width)
-        asked = self.mask_token + from_z.unsqueeze(1) + self.position[target]  # (B, K, M, width)
+        known = self.context_token(s_x) + from_z + at_known  # (B, S, width)
+        asked = self.mask_token + from_z.unsqueeze(1) + at_target  # (B, K, M, width)
         sequence = torch.cat([known.unsqueeze(1).expand(-1, views, -1, -1), asked], dim=2)
         length = sequence.shape[2]
         hidden = self.transformer(
             sequence.reshape(rows * views, length, -1),
             _sequence_valid(valid, target_valid, known.shape[1], target),
+            keep=size,
         )
-        return self.head(hidden[:, -size:].reshape(rows, views, size, -1))
+        return self.head(hidden.view(rows, views, size, -1))
+
+    def _positions(self, context: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Position vectors of both index sets, by a gather: its gradient needs no sort.
+
+        Shape: ``(B, M_ctx)``, ``(B, K, M_trg)`` → ``(B, M_ctx, width)``, ``(B, K, M_trg, width)``.
+        """
+        index = torch.cat([context, target.flatten(1)], dim=1).unsqueeze(-1)
+        position = self.position.expand(len(context), -1, -1)
+        found = position.gather(1, index.expand(-1, -1, position.shape[-1]))
+        at_context, at_target = found.split(
+            [context.shape[1], index.shape[1] - context.shape[1]], 1
+        )
+        return at_context, at_target.view(*target.shape, -1)
 
 
 def _sequence_valid(

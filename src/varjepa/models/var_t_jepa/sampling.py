@@ -11,11 +11,14 @@ import torch
 from torch import Tensor
 
 from varjepa.masking import masks_from_cells
+from varjepa.models.var_t_jepa.embedding import take_rows
 from varjepa.models.var_t_jepa.model import Rows, VarTJepa
 from varjepa.models.var_t_jepa.prediction import Cells, draw_cells, predict_latents
 
+BATCH = 1024
+"""Rows that are drawn together: what memory is needed does not grow with the number of rows."""
 
-@torch.no_grad()
+
 def complete_rows(
     model: VarTJepa,
     given: Rows,
@@ -29,12 +32,37 @@ def complete_rows(
     ``marginal`` holds independent draws of every feature from the training marginals; ``limits``
     are the numeric features' smallest and largest training value, which no draw leaves.
     """
+    parts = [
+        _complete(
+            model,
+            take_rows(given, here),
+            Cells(marginal.num[here], marginal.cat[here]),
+            limits,
+            generator,
+            z_from_prior,
+        )
+        for here in (slice(start, start + BATCH) for start in range(0, len(given), BATCH))
+    ]
+    return Rows(
+        torch.cat([part.num for part in parts]), torch.cat([part.cat for part in parts]), None
+    )
+
+
+@torch.no_grad()
+def _complete(
+    model: VarTJepa,
+    given: Rows,
+    marginal: Cells,
+    limits: tuple[Tensor, Tensor],
+    generator: torch.Generator,
+    z_from_prior: bool,
+) -> Rows:
     features = model.shape.features
     num, cat = given.num.clone(), given.cat.clone()
     known = _known(given, features)
     order = torch.rand(known.shape, generator=generator, device=generator.device)
     order = order.masked_fill(known, torch.inf).argsort(-1)  # cells to draw first, in their order
-    for step in range(int((~known).sum(-1).max()) if len(given) else 0):
+    for step in range(int((~known).sum(-1).max())):
         column = order[:, step]
         active = ~known.gather(1, column.unsqueeze(1)).squeeze(1)  # (B,) rows not yet complete
         target = torch.zeros_like(known)

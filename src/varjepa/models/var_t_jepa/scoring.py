@@ -72,7 +72,7 @@ def score_rows(model: VarTJepa, rows: Rows, kind: Kind, seed: int) -> Scores:
         elif kind == "surprise":
             value = posterior.kl_to(p).unsqueeze(-1)  # (B, D, 1)
         else:
-            nll = model.imputer.nll(model.target_decoder, p, rows.num, rows.cat)
+            nll = model.predicted_nll(p, rows)
             value = nll.unsqueeze(-1)  # (B, D, 1)
         asked = torch.zeros_like(everything).scatter(1, masks.target[:, 0], True)
         total = total + torch.where(asked.unsqueeze(-1), value, 0.0)

@@ -43,12 +43,12 @@ class VarTJepaSettings:
     imputer_width: int = 64
     """token width of the imputer, a second predictor outside the objective; not in the paper"""
     imputer_depth: int = 3
-    """layers of the imputer"""
+    """layers of the imputer; 0: none, the objective's own predictor fills holes as in the paper"""
     imputer_heads: int = 4
     """attention heads of the imputer"""
     imputer_ff: int = 128
     """feed-forward width of the imputer"""
-    imputer_kl: float = 0.01
+    imputer_kl: float = 0.001
     """weight of KL(q ‖ r) beside the values' likelihood in the imputer's own loss"""
     n_cls: int = 1
     """N_CLS, learned tokens in front of both encoders; not in the paper"""
@@ -59,6 +59,9 @@ class VarTJepaSettings:
     cls_in_context: bool = True
     """whether the CLS latents are part of s_x for pooling and predictor. They keep the context from
     being empty where every context cell of a row is missing; with True their KL counts too"""
+    noise_variance: float = 1.0
+    """σ_x² and σ_y² before training. Smaller ones learn numbers sooner; on Adult they also turn the
+    posterior's spread upside down (docs/tabular-log.md)"""
     min_noise_variance: float = 1e-4
     """floor of σ_x² and σ_y²: near-constant columns drive them to 0"""
 
@@ -72,3 +75,5 @@ class VarTJepaSettings:
                 raise ValueError(f"width {width} is not a multiple of {heads} heads")
         if self.n_cls < 1:
             raise ValueError("n_cls must be at least 1")
+        if not 0 < self.min_noise_variance < self.noise_variance:
+            raise ValueError("noise_variance must be above min_noise_variance, and both above 0")

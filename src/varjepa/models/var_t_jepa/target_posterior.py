@@ -52,5 +52,4 @@ class TargetPosterior(nn.Module):
             ],
             dim=1,
         )
-        hidden = self.transformer(sequence)
-        return self.head(hidden[:, -features.shape[1] :])
+        return self.head(self.transformer(sequence, keep=features.shape[1]))

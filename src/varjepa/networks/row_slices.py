@@ -1,0 +1,137 @@
+"""A batch in slices of rows, each on one CPU core from its first product to its last gradient.
+
+torch's own way is to split every operation over all cores and to wait for the slowest each time; in
+a step of thousands of short operations that waiting is half the time, and on a busy machine nearly
+all of it. Rows are independent, so a slice can have a core for itself: its arrays stay small, and
+nobody waits before the gradients are summed.
+
+Slices depend on the table's width only, and are summed in order. So a result is the same to the
+last bit for any number of cores.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+TOKENS = 2560
+"""Tokens of a slice at most: few enough for arrays of a few MB, enough to hide torch's calls."""
+
+T = TypeVar("T")
+
+
+def slices_of(rows: int, tokens: int) -> list[slice]:
+    """Consecutive slices of equal size, for rows of so many tokens.
+
+    Their number is a power of two, so that 2, 4 or 8 cores end at the same time.
+    """
+    count = 1 << max(0, (-(-rows * tokens // TOKENS) - 1).bit_length())
+    size = max(1, -(-rows // count))
+    return [slice(start, min(rows, start + size)) for start in range(0, rows, size)]
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep memory it has freed, up to a GB, instead of handing it back each time.
+
+    A step frees and asks for hundreds of MB, and every page that comes back has to be cleared by
+    the system: a tenth of the step. It holds for the whole process, so it is for commands to
+    call, not for a library. Without glibc it does nothing.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    trim_threshold, mmap_threshold = -1, -3
+    mallopt(trim_threshold, 1 << 30)
+    mallopt(mmap_threshold, 1 << 30)
+
+
+class RowThreads:
+    """One thread per core, each computing on that core alone; close it after use.
+
+    With a single core no thread is started. Grad mode and autocast belong to a thread: work that
+    needs either sets it itself.
+    """
+
+    def __init__(self, cores: int | None = None) -> None:
+        """``cores`` None takes as many as torch uses in this thread."""
+        self.cores = torch.get_num_threads() if cores is None else cores
+        self._pool: ThreadPoolExecutor | None = None
+        if self.cores > 1:
+            before = torch.get_num_threads()
+            started = threading.Barrier(self.cores + 1)
+
+            def start() -> None:
+                torch.set_num_threads(1)  # of this thread, and the default of threads to come
+                torch.get_num_threads()  # a thread takes up the default at its first use of it
+                started.wait()
+
+            self._pool = ThreadPoolExecutor(self.cores, "varjepa-rows")
+            for _ in range(self.cores):
+                self._pool.submit(start)
+            started.wait()
+            torch.set_num_threads(before)
+
+    def map(self, work: Callable[[slice], T], slices: Sequence[slice]) -> Iterator[T]:
+        """Results in the order of the slices, the first as soon as it is there."""
+        if self._pool is not None and len(slices) > 1:
+            yield from self._pool.map(work, slices)
+            return
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)  # the same arithmetic, to the last bit
+        try:
+            yield from (work(rows) for rows in slices)
+        finally:
+            torch.set_num_threads(before)
+
+    def backward(
+        self,
+        work: Callable[[slice], tuple[Tensor, T]],
+        slices: Sequence[slice],
+        parameters: Iterable[Tensor],
+    ) -> list[T]:
+        """Add the gradients of Σ over slices of what ``work`` returns first to ``grad``.
+
+        The second thing it returns is handed back, a list over slices.
+        """
+        learned = [p for p in parameters if p.requires_grad]
+
+        def one(rows: slice) -> tuple[tuple[Tensor | None, ...], T]:
+            total, kept = work(rows)
+            return torch.autograd.grad(total, learned, allow_unused=True), kept
+
+        everything = []
+        for gradients, kept in self.map(one, slices):
+            found = [(p, g) for p, g in zip(learned, gradients, strict=True) if g is not None]
+            first = [(p, g) for p, g in found if p.grad is None]
+            later = [(p.grad, g) for p, g in found if p.grad is not None]
+            if later:
+                torch._foreach_add_(*(list(each) for each in zip(*later, strict=True)))
+            for parameter, gradient in first:
+                parameter.grad = gradient
+            everything.append(kept)
+        return everything
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def __enter__(self) -> RowThreads:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

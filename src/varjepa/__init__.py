@@ -17,8 +17,8 @@ Shapes in comments: R stacked runs, B rows of a batch, N rows, d latent dimensio
 dimension, A directions, T frequencies.
 """
 
-from varjepa.estimators import VarTJEPA
+from varjepa.estimators import TJEPA, VarTJEPA
 from varjepa.selective import RiskCoverageDisplay, SelectiveClassifier
 from varjepa.version import __version__
 
-__all__ = ["RiskCoverageDisplay", "SelectiveClassifier", "VarTJEPA", "__version__"]
+__all__ = ["TJEPA", "RiskCoverageDisplay", "SelectiveClassifier", "VarTJEPA", "__version__"]

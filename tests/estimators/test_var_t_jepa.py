@@ -105,7 +105,7 @@ def test_a_failed_fit_leaves_the_estimator_as_it_was(monkeypatch: pytest.MonkeyP
     def fail(*_: Any, **__: Any) -> None:
         raise InputError("training gave up")
 
-    monkeypatch.setattr("varjepa.estimators.var_t_jepa.train", fail)
+    monkeypatch.setattr("varjepa.estimators.base.train", fail)
     other = frame().assign(size=lambda X: X["size"] * 100)
     with pytest.raises(InputError, match="gave up"):
         estimator.fit(other)

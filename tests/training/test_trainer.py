@@ -24,6 +24,7 @@ from varjepa.models.var_t_jepa.model import Rows, VarTJepa
 from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
 from varjepa.randomness import seeded_weights
 from varjepa.training.alarm import inspect_latents
+from varjepa.training.objectives import Objective, VarTJepaObjective
 from varjepa.training.probe import ProbeSettings
 from varjepa.training.schedules import KlAnnealing, annealed, warm_up_cosine
 from varjepa.training.selection import FilteredProbe, HeldOutObjective
@@ -57,9 +58,9 @@ def build(seed: int = 0) -> VarTJepa:
 def run(
     rows: Rows, settings: TrainingSettings = SETTINGS, seed: int = 0
 ) -> tuple[VarTJepa, TrainingResult]:
-    model = build(seed)
-    selection = HeldOutObjective(rows, settings.masks, settings.weights, seed)
-    return model, train(model, rows, settings, selection, seed)
+    objective = VarTJepaObjective(build(seed), settings.weights)
+    selection = HeldOutObjective(rows, settings.masks, seed)
+    return objective.model, train(objective, rows, settings, selection, seed)
 
 
 def test_training_learns_and_keeps_the_best_look() -> None:
@@ -69,7 +70,8 @@ def test_training_learns_and_keeps_the_best_look() -> None:
     assert losses[-1] < losses[0] - 0.5
     scores = {r["epoch"]: r["held-out objective"] for r in result.history if "active_units" in r}
     assert result.best_score == max(scores.values()) == scores[result.best_epoch]
-    again = HeldOutObjective(rows, SETTINGS.masks, SETTINGS.weights, 0).score(model)
+    objective = VarTJepaObjective(model, SETTINGS.weights)
+    again = HeldOutObjective(rows, SETTINGS.masks, 0).score(objective)
     assert again == pytest.approx(result.best_score, rel=1e-6)
 
 
@@ -78,12 +80,13 @@ def test_patience_ends_training() -> None:
         name = "falling"
         looks = 0
 
-        def score(self, model: VarTJepa) -> float:
+        def score(self, objective: Objective) -> float:
             self.looks += 1
             return -self.looks
 
     settings = replace(SETTINGS, check_every=1, patience=3)
-    result = train(build(), table(), settings, Falling(), seed=0)
+    objective = VarTJepaObjective(build(), settings.weights)
+    result = train(objective, table(), settings, Falling(), seed=0)
     assert result.best_epoch == 1
     assert len(result.history) == 4
 
@@ -107,10 +110,11 @@ def test_only_bad_steps_end_in_a_sentence_with_row_numbers() -> None:
 def test_row_numbers_are_the_users() -> None:
     rows = table(64)
     rows.num[5, 0] = math.nan
-    selection = HeldOutObjective(rows, SETTINGS.masks, SETTINGS.weights, 0)
+    objective = VarTJepaObjective(build(), SETTINGS.weights)
+    selection = HeldOutObjective(rows, SETTINGS.masks, 0)
     with pytest.raises(InputError, match=r"rows 1005$"):
         train(
-            build(), rows, replace(SETTINGS, epochs=25), selection, 0,
+            objective, rows, replace(SETTINGS, epochs=25), selection, 0,
             row_numbers=torch.arange(1000, 1064),
         )  # fmt: skip
 
@@ -143,11 +147,11 @@ def test_the_same_seed_trains_the_same_weights() -> None:
 def test_filtered_probe_discards_the_uncertain() -> None:
     rows = table()
     labels = rows.cat[:, 0] - 1
-    model, _ = run(rows)
+    objective = VarTJepaObjective(run(rows)[0], SETTINGS.weights)
     probe = ProbeSettings(epochs=30, batch=64, learning_rate=1e-2, weight_decay=0.0, hidden=0)
 
     def accuracy(discard: float, truth: Tensor) -> float:
-        return FilteredProbe(rows, labels, rows, truth, 3, probe, 0, discard).score(model)
+        return FilteredProbe(rows, labels, rows, truth, 3, probe, 0, discard).score(objective)
 
     assert accuracy(0.2, labels) > 0.9
     assert accuracy(0.2, (labels + 1) % 3) < 0.1

@@ -49,8 +49,6 @@ def fit(
     if target is not None:
         if target not in rows.column_names:
             raise InputError(f"--target {target!r} is not a column of {table}")
-        if rows[target].null_count:
-            raise InputError(f"--target {target!r} has {rows[target].null_count} missing labels")
         labels = rows[target].to_numpy(zero_copy_only=False)
         rows = rows.drop_columns([target])
         if rows.num_columns == 0:

@@ -1,5 +1,6 @@
 """scikit-learn estimators around the models."""
 
+from varjepa.estimators.t_jepa import TJEPA, PointEmbedding
 from varjepa.estimators.var_t_jepa import Embedding, VarTJEPA
 
-__all__ = ["Embedding", "VarTJEPA"]
+__all__ = ["TJEPA", "Embedding", "PointEmbedding", "VarTJEPA"]

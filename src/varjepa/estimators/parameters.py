@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import torch
 
 from varjepa.errors import InputError
 from varjepa.masking import MaskSettings
-from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
+from varjepa.models.var_t_jepa.settings import TableShape
 from varjepa.tables import TableCodec
 from varjepa.training.settings import PRECISIONS, TrainingSettings
-from varjepa.variational.elbo import ElboWeights
 
 if TYPE_CHECKING:
-    from varjepa.estimators.var_t_jepa import VarTJEPA
+    from varjepa.estimators.base import TableEstimator
 
-OUTPUTS = ("flat", "mean", "cls")
+Settings = TypeVar("Settings")
+
+Output = Literal["flat", "mean", "cls"]
+OUTPUTS: tuple[Output, ...] = get_args(Output)
 
 AUTO_STEPS = 1400
 """Optimiser steps that ``epochs="auto"`` aims at, within 10 to 200 epochs."""
 
 
-def check_parameters(estimator: VarTJEPA) -> None:
+def check_parameters(estimator: TableEstimator) -> None:
     """Refuse what no layer below would refuse in one sentence."""
     one_of("output", estimator.output, OUTPUTS)
     one_of("precision", estimator.precision, PRECISIONS)
@@ -48,63 +50,35 @@ def table_shape(codec: TableCodec) -> TableShape:
     return TableShape(numeric, tuple(f.levels + 1 for f in codec.features[numeric:]))
 
 
-def model_settings(estimator: VarTJEPA) -> VarTJepaSettings:
-    """The architecture."""
-    e = estimator
-    return VarTJepaSettings(
-        d=e.d,
-        depth=e.depth,
-        heads=e.heads,
-        ff=e.ff,
-        predictor_width=e.predictor_width,
-        predictor_depth=e.predictor_depth,
-        predictor_heads=e.predictor_heads,
-        predictor_ff=e.predictor_ff,
-        imputer_width=e.imputer_width,
-        imputer_depth=e.imputer_depth,
-        imputer_heads=e.imputer_heads,
-        imputer_ff=e.imputer_ff,
-        imputer_kl=e.imputer_kl,
-        n_cls=e.n_cls,
-        l_pool=e.l_pool,
-        auxiliary_layers=e.auxiliary_layers,
-        cls_in_context=e.cls_in_context,
-        min_noise_variance=e.min_noise_variance,
-    )
+def settings_of(estimator: TableEstimator, kind: type[Settings]) -> Settings:
+    """The settings whose fields are parameters of the estimator."""
+    values = {field.name: getattr(estimator, field.name) for field in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: as_setting(value) for name, value in values.items()})
 
 
-def elbo_weights(estimator: VarTJEPA) -> ElboWeights:
-    """Final weights of the five terms."""
-    e = estimator
-    return ElboWeights(e.alpha_rec, e.alpha_gen, e.alpha_kl_sx, e.alpha_kl_z, e.alpha_kl_sy)
+def as_setting(value: Any) -> Any:
+    """JSON gives a list back where there was a tuple."""
+    return tuple(value) if isinstance(value, list) else value
 
 
-def training_settings(estimator: VarTJEPA, rows: int) -> TrainingSettings:
+def training_settings(estimator: TableEstimator, rows: int) -> TrainingSettings:
     """Optimisation, with what is "auto" decided by the number of rows to train on."""
     e = estimator
     batch = min(512, max(32, rows // 20)) if e.batch_size == "auto" else e.batch_size
     wanted = min(200, max(10, math.ceil(AUTO_STEPS / math.ceil(rows / batch))))
     epochs = wanted if e.epochs == "auto" else e.epochs
-    anneal = e.anneal_share * epochs
     return TrainingSettings(
         epochs=epochs,
         batch=batch,
         learning_rate=e.learning_rate,
         warm_up_epochs=e.warm_up_share * epochs,
-        weights=elbo_weights(e),
-        anneal_epochs=(anneal, anneal, anneal),
-        masks=MaskSettings(_pair(e.context_share), _pair(e.target_share), e.targets),
+        masks=settings_of(e, MaskSettings),
         weight_decay=e.weight_decay,
         check_every=e.check_every,
         patience=e.patience,
         precision=e.precision,
         capture=e.capture,
     )
-
-
-def _pair(shares: Sequence[float]) -> tuple[float, float]:
-    low, high = shares  # JSON gives a list back
-    return low, high
 
 
 def pick_device(name: str) -> torch.device:

@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from varjepa.estimators.parameters import model_settings, table_shape
 from varjepa.model_folder import SavedModel
-from varjepa.models.var_t_jepa.model import VarTJepa
 from varjepa.tables import TableCodec
 from varjepa.training.alarm import CollapseReport
 
 if TYPE_CHECKING:
-    from varjepa.estimators.var_t_jepa import VarTJEPA
+    from varjepa.estimators.base import TableEstimator
 
 _NOT_SAVED = ("log_dir", "verbose")
 """Parameters about one machine's folders and screens."""
 
 
-def to_saved(estimator: VarTJEPA) -> SavedModel:
+def to_saved(estimator: TableEstimator) -> SavedModel:
     """Everything a loaded estimator needs to answer as this one does."""
     parameters = {k: v for k, v in estimator.get_params().items() if k not in _NOT_SAVED}
     if not isinstance(estimator.random_state, int | None):
@@ -41,8 +39,8 @@ def to_saved(estimator: VarTJEPA) -> SavedModel:
     return SavedModel(config, estimator.codec_.to_json(), dict(estimator.model_.state_dict()))
 
 
-def restore(estimator: VarTJEPA, saved: SavedModel) -> None:
-    """Make an estimator with the saved parameters a fitted one."""
+def restore(estimator: TableEstimator, saved: SavedModel) -> None:
+    """Give an estimator with the saved parameters everything it had learned but the networks."""
     config = saved.config
     estimator.codec_ = TableCodec.from_json(saved.codec)
     estimator.seed_ = config["seed"]
@@ -55,6 +53,3 @@ def restore(estimator: VarTJEPA, saved: SavedModel) -> None:
         estimator.feature_names_in_ = np.array(config["feature_names"], dtype=object)
     estimator.frame_ = config["frame"]
     estimator.history_ = config["history"]
-    estimator.model_ = VarTJepa(table_shape(estimator.codec_), model_settings(estimator))
-    estimator.model_.load_state_dict(saved.tensors, strict=True)
-    estimator.model_.eval()

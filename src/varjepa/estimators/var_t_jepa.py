@@ -1,28 +1,25 @@
-"""VarTJEPA: the scikit-learn shell around tables, model and training.
+"""VarTJEPA: embeddings with uncertainty, imputation and sampling, in scikit-learn's manner.
 
-The constructor only stores; everything learned ends in ``_``. Numbers live in the layers below:
-this file turns tables into rows of tensors and results back into tables.
+Numbers live in the layers below: this file turns tables into rows of tensors and results back into
+tables.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import torch
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from varjepa.errors import InputError
+from varjepa.estimators.base import TableEstimator
 from varjepa.estimators.drawing import draw_marginals, numeric_limits, predicted_table
 from varjepa.estimators.frames import (
     as_kind,
@@ -32,23 +29,8 @@ from varjepa.estimators.frames import (
     to_arrow,
     with_all_columns,
 )
-from varjepa.estimators.parameters import (
-    check_parameters,
-    elbo_weights,
-    model_settings,
-    one_of,
-    pick_device,
-    table_shape,
-    training_settings,
-)
-from varjepa.estimators.saving import restore, to_saved
-from varjepa.model_folder import ModelFileError, load_model, save_model
-from varjepa.models.var_t_jepa.embedding import (
-    blocks_of,
-    embed_rows,
-    take_rows,
-    whole_row_masks,
-)
+from varjepa.estimators.parameters import Output, one_of, pick_device, settings_of
+from varjepa.models.var_t_jepa.embedding import embed_rows, whole_row_masks
 from varjepa.models.var_t_jepa.model import Rows, VarTJepa
 from varjepa.models.var_t_jepa.sampling import complete_rows
 from varjepa.models.var_t_jepa.scoring import (
@@ -59,20 +41,13 @@ from varjepa.models.var_t_jepa.scoring import (
     objective_terms,
     score_rows,
 )
-from varjepa.randomness import generator_for, seeded_weights
-from varjepa.tables import EncodedTable, Scaling, TableCodec, read_table
+from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
+from varjepa.randomness import generator_for
 from varjepa.tables import Kind as ColumnKind
-from varjepa.training.probe import ProbeSettings
-from varjepa.training.progress import listening
-from varjepa.training.selection import FilteredProbe, HeldOutObjective, Selection
+from varjepa.tables import Scaling, read_table
+from varjepa.training.objectives import VarTJepaObjective
 from varjepa.training.settings import Precision, TrainingSettings
-from varjepa.training.trainer import train
 from varjepa.variational.elbo import ElboWeights, weighted_loss
-
-Output = Literal["flat", "mean", "cls"]
-
-ONLINE_PROBE = ProbeSettings(epochs=20, batch=512, learning_rate=1e-3, weight_decay=2e-5, hidden=0)
-"""The linear probe that picks the checkpoint where labels are given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +71,7 @@ class Embedding:
         return self.std.mean(2)
 
 
-class VarTJEPA(TransformerMixin, BaseEstimator):
+class VarTJEPA(TableEstimator):
     """Label-free embeddings of tables, with uncertainty, imputation and sampling.
 
     Any table: pandas, polars and Arrow frames, numpy arrays, paths of CSV, Parquet and Feather
@@ -110,6 +85,10 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         >>> model.transform(X).shape, model.uncertainty(X).shape
         ((50, 24), (50,))
     """
+
+    model_: VarTJepa
+    _discard = 0.2
+    _remedy = "train longer, raise alpha_rec and alpha_gen, or lower the KL weights"
 
     def __init__(
         self,
@@ -126,11 +105,12 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         imputer_depth: int = 3,
         imputer_heads: int = 4,
         imputer_ff: int = 128,
-        imputer_kl: float = 0.01,
+        imputer_kl: float = 0.001,
         n_cls: int = 1,
         l_pool: int = 4,
         auxiliary_layers: int = 2,
         cls_in_context: bool = True,
+        noise_variance: float = 1.0,
         min_noise_variance: float = 1e-4,
         context_share: tuple[float, float] = (0.1, 0.9),
         target_share: tuple[float, float] = (0.1, 0.6),
@@ -178,6 +158,7 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         self.l_pool = l_pool
         self.auxiliary_layers = auxiliary_layers
         self.cls_in_context = cls_in_context
+        self.noise_variance = noise_variance
         self.min_noise_variance = min_noise_variance
         self.context_share = context_share
         self.target_share = target_share
@@ -208,57 +189,7 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    # --- learning
-
-    def fit(self, X: Any, y: ArrayLike | None = None) -> VarTJEPA:
-        """Learn from unlabelled rows; class labels y, where given, only pick the checkpoint."""
-        check_parameters(self)
-        table = to_arrow(self, X, reset=True)
-        codec = TableCodec.fit(
-            table, self.column_kinds, scaling=self.scaling, max_levels=self.max_levels
-        )
-        rows = self._rows(codec.encode(table))
-        self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-        with seeded_weights(self.seed_):
-            model = VarTJepa(table_shape(codec), model_settings(self)).to(rows.num.device)
-        training, validation = self._split(len(rows), rows.num.device)
-        settings = training_settings(self, len(training))
-        selection = self._selection(rows, training, validation, y, settings)
-        log_dir = None if self.log_dir is None else Path(self.log_dir)
-        with listening(bool(self.verbose), log_dir, self.tensorboard) as listeners:
-            result = train(
-                model,
-                take_rows(rows, training),
-                settings,
-                selection,
-                self.seed_,
-                listeners.on_epoch,
-                listeners.on_step,
-                row_numbers=training,
-            )
-        # codec and model together, and only now: a fit that failed leaves no half-fitted estimator
-        self.codec_, self.model_ = codec, model.cpu()
-        self.history_ = result.history
-        self.best_epoch_ = result.best_epoch
-        self.selected_by_ = selection.name
-        self.collapse_ = result.collapse
-        if result.collapse.collapsed:
-            warnings.warn(
-                f"the latents have collapsed: {result.collapse.active_units:.1f} of {self.d} "
-                "dimensions per column vary across rows; train longer, raise alpha_rec and "
-                "alpha_gen, or lower the KL weights",
-                stacklevel=2,
-            )
-        return self
-
     # --- reading
-
-    def transform(self, X: Any) -> NDArray[np.float32]:
-        """Posterior means as a 2-D array; ``output`` says which."""
-        if self.output == "cls":
-            return self._blockwise(X, cls_means).reshape(-1, self.n_cls * self.d)
-        mean = self._blockwise(X, lambda model, rows: embed_rows(model, rows).mean)
-        return mean.mean(1) if self.output == "mean" else mean.reshape(len(mean), -1)
 
     def embed(self, X: Any) -> Embedding:
         """Posterior means and standard deviations of every feature's token."""
@@ -298,7 +229,7 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         def score(model: VarTJepa, rows: Rows) -> Tensor:
             found = objective_terms(model, rows, self.seed_)
             each = [getattr(found, name) for name in names]
-            return torch.stack([*each, -weighted_loss(found, elbo_weights(self))], dim=-1)
+            return torch.stack([*each, -weighted_loss(found, self._weights())], dim=-1)
 
         columns = self._blockwise(X, score)  # (n, 6)
         if terms:
@@ -369,108 +300,32 @@ class VarTJEPA(TransformerMixin, BaseEstimator):
         filled = fill_holes(fixed, values)
         return as_kind(filled, self.frame_ if given is None else frame_kind(given))
 
-    # --- keeping
-
-    def save(self, folder: str | Path) -> None:
-        """Write a model folder: config.json, codec.json, model.safetensors, manifest.json."""
-        check_is_fitted(self)
-        save_model(Path(folder), to_saved(self))
-
-    @classmethod
-    def load(cls, folder: str | Path) -> VarTJEPA:
-        """Read a model folder back; embeddings are the same to the last bit."""
-        saved = load_model(Path(folder))
-        try:
-            if saved.config["estimator"] != cls.__name__:
-                raise ValueError(saved.config["estimator"])
-            estimator = cls(**saved.config["parameters"])
-            restore(estimator, saved)
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            raise ModelFileError(
-                f"{folder} does not hold a {cls.__name__} of this version"
-            ) from error
-        return estimator
-
-    # --- scikit-learn
-
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names of the columns of :meth:`transform`."""
-        check_is_fitted(self)
-        heads = {
-            "flat": [feature.name for feature in self.codec_.features],
-            "mean": ["vartjepa"],
-            "cls": [f"cls{i}" for i in range(self.n_cls)],
-        }[self.output]
-        return np.array([f"{head}_{i}" for head in heads for i in range(self.d)], dtype=object)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        tags.transformer_tags.preserves_dtype = []
-        tags.non_deterministic = False
-        return tags
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "model_")
-
     # --- inside
 
-    def _split(self, rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Rows to train on and rows to select with; the same rows where there are too few."""
-        order = torch.randperm(rows, generator=generator_for(self.seed_, "split")).to(device)
-        held_out = int(rows * self.validation_share)
-        if held_out == 0:
-            return order, order
-        return order[held_out:], order[:held_out]
+    def _build(self, shape: TableShape) -> VarTJepa:
+        return VarTJepa(shape, settings_of(self, VarTJepaSettings))
 
-    def _selection(
-        self,
-        rows: Rows,
-        training: Tensor,
-        validation: Tensor,
-        y: ArrayLike | None,
-        settings: TrainingSettings,
-    ) -> Selection:
-        held_out = take_rows(rows, validation)
-        if y is not None:
-            labels = column_or_1d(y)
-            check_consistent_length(rows.num, labels)
-            if any(label is None or label != label for label in labels):
-                raise InputError("y has missing labels; leave those rows out, or fit without y")
-            if type_of_target(labels) in ("binary", "multiclass"):
-                classes, codes = np.unique(labels, return_inverse=True)
-                numbers = torch.as_tensor(codes, device=rows.num.device)
-                return FilteredProbe(
-                    take_rows(rows, training),
-                    numbers[training],
-                    held_out,
-                    numbers[validation],
-                    len(classes),
-                    ONLINE_PROBE,
-                    self.seed_,
-                )
-        return HeldOutObjective(held_out, settings.masks, settings.weights, self.seed_)
+    def _objective(self, model: VarTJepa) -> VarTJepaObjective:
+        return VarTJepaObjective(model, self._weights())
 
-    def _rows(self, encoded: EncodedTable) -> Rows:
-        encoded = encoded.to(pick_device(self.device))
-        complete = bool(encoded.observed.all())
-        return Rows(encoded.x_num, encoded.x_cat, None if complete else encoded.observed)
+    def _tokens(self, model: VarTJepa, rows: Rows) -> Tensor:
+        return embed_rows(model, rows).mean
 
-    def _blockwise(self, X: Any, compute: Callable[[VarTJepa, Rows], Tensor]) -> NDArray[Any]:
-        """Compute something for every row in blocks of one size; the result as one array."""
-        check_is_fitted(self)
-        rows = self._rows(self.codec_.encode(to_arrow(self, X, reset=False)))
-        if not len(rows):
-            raise InputError("the table has no rows")
-        model = self.model_.to(rows.num.device)
-        parts = []
-        with torch.no_grad():
-            for block, count in blocks_of(rows):
-                parts.append(compute(model, block)[:count].cpu())
-        self.model_.cpu()
-        return torch.cat(parts).numpy()
+    def _cls(self, model: VarTJepa, rows: Rows) -> Tensor:
+        """Means of the context encoder's CLS latents, the whole row as context."""
+        masks = whole_row_masks(rows, model.shape.features)
+        return model.q_s_x(rows, masks).mean[:, : model.settings.n_cls]
+
+    def _training_settings(self, rows: int) -> TrainingSettings:
+        settings = super()._training_settings(rows)
+        anneal = self.anneal_share * settings.epochs
+        return replace(settings, weights=self._weights(), anneal_epochs=(anneal, anneal, anneal))
+
+    def _weights(self) -> ElboWeights:
+        """Final weights of the five terms."""
+        return ElboWeights(
+            self.alpha_rec, self.alpha_gen, self.alpha_kl_sx, self.alpha_kl_z, self.alpha_kl_sy
+        )
 
     def _given(self, n: int, given: Any) -> pa.Table:
         """The fixed columns of n rows to draw, and the others empty."""
@@ -499,9 +354,3 @@ def mean_and_std(model: VarTJepa, rows: Rows) -> Tensor:
     """Both moments side by side.  # (B, D, 2d)"""
     q = embed_rows(model, rows)
     return torch.cat([q.mean, q.std], dim=-1)
-
-
-def cls_means(model: VarTJepa, rows: Rows) -> Tensor:
-    """Means of the context encoder's CLS latents, the whole row as context.  # (B, N_CLS, d)"""
-    masks = whole_row_masks(rows, model.shape.features)
-    return model.q_s_x(rows, masks).mean[:, : model.settings.n_cls]

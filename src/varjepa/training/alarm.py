@@ -1,6 +1,6 @@
 """The collapse alarm: says when latents have stopped telling rows apart.
 
-Two signs, both read off posterior means of a sample of rows: how many latent dimensions are active
+Two signs, both read off the embeddings of a sample of rows: how many latent dimensions are active
 (vary across rows), and how much each feature's token varies at all. A healthy model has active
 units in every feature's token that has more than one value; a collapsed one has almost none.
 """
@@ -31,13 +31,15 @@ class CollapseReport:
     """whether to ring"""
 
 
-def inspect_latents(means: Tensor, varies: Tensor) -> CollapseReport:
-    """Look for collapse.
+def inspect_latents(
+    means: Tensor, varies: Tensor, active_variance: float = ACTIVE_VARIANCE
+) -> CollapseReport:
+    """Look for collapse: a dimension is active if it varies more than that across rows.
 
-    Shape: ``means (N, D, d)``, posterior means of s_w; ``varies (D,)`` bool, whether the feature
-    has more than one value among these rows (a constant column varies nowhere, and rightly so).
+    Shape: ``means (N, D, d)``, a vector per feature; ``varies (D,)`` bool, whether the feature has
+    more than one value among these rows (a constant column varies nowhere, and rightly so).
     """
-    active = (means.var(0) > ACTIVE_VARIANCE) & varies.unsqueeze(-1)  # (D, d)
+    active = (means.var(0) > active_variance) & varies.unsqueeze(-1)  # (D, d)
     per_feature = active.sum(-1)  # (D,)
     candidates = int(varies.sum())
     share = float(active.sum()) / max(1, candidates * means.shape[-1])

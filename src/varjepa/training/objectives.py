@@ -9,9 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from varjepa.masking import FeatureMasks
+from varjepa.models.t_jepa import TJepa, embed_points_in_blocks
+from varjepa.models.var_t_jepa.embedding import embed_in_blocks
 from varjepa.models.var_t_jepa.model import Rows, VarTJepa, draw_latent_noise
 from varjepa.models.var_t_jepa.settings import TableShape
 from varjepa.training.schedules import annealed
+from varjepa.variational.diagnostics import ACTIVE_VARIANCE
 from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise
 
@@ -23,6 +26,16 @@ class StepLosses:
     loss: Tensor  # (B,) the objective, as the history shows it
     descended: Tensor  # (B,) what gradients are taken of
     recorded: tuple[Tensor, ...]  # (B,) each, in the order of the objective's names
+
+
+class Embedded(Protocol):
+    """Embeddings of rows, and how uncertain they are where the model says."""
+
+    @property
+    def mean(self) -> Tensor: ...  # (N, D, d)
+
+    @property
+    def std(self) -> Tensor | None: ...  # (N, D, d)
 
 
 class Objective(Protocol):
@@ -38,6 +51,10 @@ class Objective(Protocol):
     def names(self) -> tuple[str, ...]:
         """What the history records besides the loss."""
 
+    @property
+    def active_variance(self) -> float:
+        """How much a dimension of an embedding varies across rows if it says anything of them."""
+
     def draw_noise(self, rows: int, m_ctx: int, generator: torch.Generator) -> LatentNoise | None:
         """Noise of a whole batch's latents, where there are any."""
 
@@ -49,6 +66,9 @@ class Objective(Protocol):
     def after_step(self, progress: Tensor | float) -> None:
         """What is left to do once the weights have moved; ``progress`` runs from 0 to 1."""
 
+    def embed(self, rows: Rows) -> Embedded:
+        """What the model would hand to a user now, for any number of rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class VarTJepaObjective:
@@ -56,11 +76,16 @@ class VarTJepaObjective:
 
     model: VarTJepa
     weights: ElboWeights
-    names: tuple[str, ...] = (*(field.name for field in fields(ElboTerms)), "imputation")
+    active_variance: float = ACTIVE_VARIANCE
 
     @property
     def shape(self) -> TableShape:
         return self.model.shape
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        imputation = () if self.model.imputer is None else ("imputation",)
+        return (*(field.name for field in fields(ElboTerms)), *imputation)
 
     def draw_noise(self, rows: int, m_ctx: int, generator: torch.Generator) -> LatentNoise:
         return draw_latent_noise(self.model, rows, m_ctx, generator)
@@ -70,10 +95,61 @@ class VarTJepaObjective:
     ) -> StepLosses:
         walk = self.model(w, masks, noise)
         terms = self.model.terms(w, masks, walk)
-        imputation = self.model.imputation_loss(w, masks, walk)
         loss = weighted_loss(annealed(terms, ramps), self.weights)
         each = tuple(getattr(terms, field.name) for field in fields(terms))
+        if self.model.imputer is None:
+            return StepLosses(loss, loss, each)
+        imputation = self.model.imputation_loss(w, masks, walk)
         return StepLosses(loss, loss + imputation, (*each, imputation))
 
     def after_step(self, progress: Tensor | float) -> None:
         """Nothing: no moving average, no stop-gradient to keep up."""
+
+    def embed(self, rows: Rows) -> Embedded:
+        return embed_in_blocks(self.model, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Embeddings without a word on uncertainty."""
+
+    mean: Tensor  # (N, D, d)
+    std: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TJepaObjective:
+    """The distance to the target encoder's tokens, which follow the context encoder's.
+
+    Beside the loss the history records what it is worth: ``scale``, the mean norm of the target
+    tokens, and ``spread``, their mean variance across the rows of a batch. A loss that falls only
+    because one of these does is a collapse.
+    """
+
+    model: TJepa
+    names: tuple[str, ...] = ("scale", "spread")
+    active_variance: float = 1e-3
+    """Less than a latent's with a prior of variance 1: these vectors keep a length of about √d and
+    a large common part, and what varies beside it is small from the first step on."""
+
+    @property
+    def shape(self) -> TableShape:
+        return self.model.shape
+
+    def draw_noise(self, rows: int, m_ctx: int, generator: torch.Generator) -> None:
+        return None
+
+    def losses(
+        self, w: Rows, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
+    ) -> StepLosses:
+        s_w = self.model.s_w(w)[:, -self.shape.features :]  # (B, D, d)
+        loss = self.model.distance(self.model(w, masks), s_w, masks)
+        scale = s_w.norm(dim=-1).mean(-1)
+        spread = (s_w - s_w.mean(0)).square().mean((1, 2))
+        return StepLosses(loss, loss, (scale, spread))
+
+    def after_step(self, progress: Tensor | float) -> None:
+        self.model.follow(progress)
+
+    def embed(self, rows: Rows) -> Embedded:
+        return Points(embed_points_in_blocks(self.model, rows))

@@ -15,7 +15,7 @@ from varjepa.errors import InputError
 from varjepa.files import make_folder
 from varjepa.training.trainer import Record
 
-TERMS = ("rec", "gen", "kl_sx", "kl_z", "kl_sy")
+TERMS = ("rec", "gen", "kl_sx", "kl_z", "kl_sy", "imputation", "scale", "spread")
 
 
 class Listener(Protocol):

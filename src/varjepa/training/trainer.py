@@ -1,4 +1,4 @@
-"""Algorithm 1: train a Var-T-JEPA, keep its best moment."""
+"""Algorithm 1's loop for any objective: train, keep the best moment."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from varjepa.errors import InputError
-from varjepa.models.var_t_jepa.embedding import embed_in_blocks, take_rows
-from varjepa.models.var_t_jepa.model import Rows, VarTJepa
+from varjepa.models.var_t_jepa.embedding import take_rows
+from varjepa.models.var_t_jepa.model import Rows
 from varjepa.training.alarm import CollapseReport, inspect_latents
 from varjepa.training.capture import make_stepper
-from varjepa.training.objectives import VarTJepaObjective
+from varjepa.training.objectives import Objective
 from varjepa.training.selection import Selection
 from varjepa.training.settings import TrainingSettings
 from varjepa.training.steps import Stepper
@@ -37,7 +37,7 @@ class TrainingResult:
 
 
 def train(
-    model: VarTJepa,
+    objective: Objective,
     rows: Rows,
     settings: TrainingSettings,
     selection: Selection,
@@ -50,50 +50,53 @@ def train(
 
     ``row_numbers`` are the rows' places in the user's table, for messages that name them.
     """
-    stepper = make_stepper(VarTJepaObjective(model, settings.weights), rows, settings, seed)
+    model = objective.model
     best_epoch, best_score, best = 0, -math.inf, snapshot(model)
     history: list[Record] = []
     looks_without_gain = 0
 
-    for epoch in range(1, settings.epochs + 1):
-        start = time.perf_counter()
-        model.train()
-        stepper.begin_epoch()
-        for _ in range(stepper.steps_per_epoch):
-            stepper.step()
-            if stepper.looks_bad():
-                raise InputError(_not_finite(stepper, row_numbers))
-            on_step(stepper.done, stepper.total)
+    with make_stepper(objective, rows, settings, seed) as stepper:
+        for epoch in range(1, settings.epochs + 1):
+            start = time.perf_counter()
+            model.train()
+            stepper.begin_epoch()
+            for _ in range(stepper.steps_per_epoch):
+                stepper.step()
+                if stepper.looks_bad():
+                    raise InputError(_not_finite(stepper, row_numbers))
+                on_step(stepper.done, stepper.total)
 
-        record: Record = {"epoch": epoch, **stepper.tally.read()}
-        if epoch % settings.check_every == 0 or epoch == settings.epochs:
-            model.eval()
-            score = selection.score(model)
-            record[selection.name] = score if math.isfinite(score) else None
-            record["active_units"] = look_for_collapse(model, rows).active_units
-            if score > best_score:
-                best_epoch, best_score, best = epoch, score, snapshot(model)
-                looks_without_gain = 0
-            else:
-                looks_without_gain += 1
-        record["seconds"] = round(time.perf_counter() - start, 3)
-        history.append(record)
-        on_epoch(record)
-        if looks_without_gain >= settings.patience:
-            break
+            record: Record = {"epoch": epoch, **stepper.tally.read()}
+            if epoch % settings.check_every == 0 or epoch == settings.epochs:
+                model.eval()
+                score = selection.score(objective)
+                record[selection.name] = score if math.isfinite(score) else None
+                record["active_units"] = look_for_collapse(objective, rows).active_units
+                if score > best_score:
+                    best_epoch, best_score, best = epoch, score, snapshot(model)
+                    looks_without_gain = 0
+                else:
+                    looks_without_gain += 1
+            record["seconds"] = round(time.perf_counter() - start, 3)
+            history.append(record)
+            on_epoch(record)
+            if looks_without_gain >= settings.patience:
+                break
 
     model.load_state_dict(best)
     model.eval()
     skipped = sum(record["skipped_steps"] for record in history)
-    return TrainingResult(best_epoch, best_score, history, look_for_collapse(model, rows), skipped)
+    return TrainingResult(
+        best_epoch, best_score, history, look_for_collapse(objective, rows), skipped
+    )
 
 
-def snapshot(model: VarTJepa) -> dict[str, Tensor]:
+def snapshot(model: nn.Module) -> dict[str, Tensor]:
     """A copy of the weights."""
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
-def look_for_collapse(model: VarTJepa, rows: Rows, sample: int = 1024) -> CollapseReport:
+def look_for_collapse(objective: Objective, rows: Rows, sample: int = 1024) -> CollapseReport:
     """Run the alarm on the first rows."""
     few = take_rows(rows, slice(0, sample))
     cells = torch.cat([few.num, few.cat.to(few.num.dtype)], dim=1)
@@ -102,7 +105,7 @@ def look_for_collapse(model: VarTJepa, rows: Rows, sample: int = 1024) -> Collap
         varies = _nan_range(cells) > 0
     else:
         varies = cells.amax(0) > cells.amin(0)
-    return inspect_latents(embed_in_blocks(model, few).mean, varies)
+    return inspect_latents(objective.embed(few).mean, varies, objective.active_variance)
 
 
 def _nan_range(cells: Tensor) -> Tensor:

@@ -1,0 +1,241 @@
+"""What every estimator on tables shares: tables in, training, arrays out, model folders.
+
+A subclass says which model it is about: its constructor's parameters, the networks, the objective.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from varjepa.errors import InputError
+from varjepa.estimators.frames import to_arrow
+from varjepa.estimators.parameters import (
+    Output,
+    check_parameters,
+    pick_device,
+    table_shape,
+    training_settings,
+)
+from varjepa.estimators.saving import restore, to_saved
+from varjepa.estimators.validating import hold_out, make_selection
+from varjepa.model_folder import ModelFileError, load_model, save_model
+from varjepa.models.var_t_jepa.embedding import map_blocks, take_rows
+from varjepa.models.var_t_jepa.model import Rows
+from varjepa.models.var_t_jepa.settings import TableShape
+from varjepa.randomness import seeded_weights
+from varjepa.tables import EncodedTable, Scaling, TableCodec
+from varjepa.tables import Kind as ColumnKind
+from varjepa.training.alarm import CollapseReport
+from varjepa.training.objectives import Objective
+from varjepa.training.progress import listening
+from varjepa.training.settings import Precision, TrainingSettings
+from varjepa.training.trainer import Record, train
+
+
+class TableEstimator(TransformerMixin, BaseEstimator):
+    """A model that is learned from unlabelled rows of a table and turns rows into vectors.
+
+    The constructor only stores; everything learned ends in ``_``.
+    """
+
+    # parameters that the constructor of every subclass has
+    d: int
+    n_cls: int
+    context_share: tuple[float, float]
+    target_share: tuple[float, float]
+    targets: int
+    epochs: int | Literal["auto"]
+    batch_size: int | Literal["auto"]
+    learning_rate: float
+    warm_up_share: float
+    weight_decay: float
+    check_every: int
+    patience: int
+    validation_share: float
+    column_kinds: Mapping[str, ColumnKind] | None
+    scaling: Scaling
+    max_levels: int
+    output: Output
+    device: str
+    precision: Precision
+    capture: bool
+    log_dir: str | None
+    tensorboard: bool
+    verbose: int
+    random_state: Any
+
+    # what fit learns
+    codec_: TableCodec
+    model_: nn.Module
+    seed_: int
+    history_: list[Record]
+    best_epoch_: int
+    selected_by_: str
+    collapse_: CollapseReport
+    frame_: str
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
+
+    _discard: ClassVar[float]
+    """share of the most uncertain validation rows that picking a checkpoint leaves out"""
+    _remedy: ClassVar[str]
+    """what to do about a collapse"""
+
+    # --- what a subclass fills in
+
+    def _build(self, shape: TableShape) -> nn.Module:
+        """The networks, untrained."""
+        raise NotImplementedError
+
+    def _objective(self, model: Any) -> Objective:
+        """The model with its loss."""
+        raise NotImplementedError
+
+    def _tokens(self, model: Any, rows: Rows) -> Tensor:
+        """What :meth:`transform` is made of: a vector per feature.  # (B, D, d)"""
+        raise NotImplementedError
+
+    def _cls(self, model: Any, rows: Rows) -> Tensor:
+        """The CLS tokens of whole rows.  # (B, N_CLS, d)"""
+        raise NotImplementedError
+
+    def _training_settings(self, rows: int) -> TrainingSettings:
+        """Optimisation, with what is "auto" decided by the number of rows to train on."""
+        return training_settings(self, rows)
+
+    # --- learning
+
+    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
+        """Learn from unlabelled rows; class labels y, where given, only pick the checkpoint.
+
+        Labels may be missing (None, NaN) for some rows, which are then learned from all the same.
+        """
+        check_parameters(self)
+        table = to_arrow(self, X, reset=True)
+        codec = TableCodec.fit(
+            table, self.column_kinds, scaling=self.scaling, max_levels=self.max_levels
+        )
+        rows = self._rows(codec.encode(table))
+        self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
+        with seeded_weights(self.seed_):
+            model = self._build(table_shape(codec)).to(rows.num.device)
+        training, validation = hold_out(rows, self.validation_share, self.seed_)
+        settings = self._training_settings(len(training))
+        selection = make_selection(
+            rows, training, validation, y, settings.masks, self._discard, self.seed_
+        )
+        log_dir = None if self.log_dir is None else Path(self.log_dir)
+        with listening(bool(self.verbose), log_dir, self.tensorboard) as listeners:
+            result = train(
+                self._objective(model),
+                take_rows(rows, training),
+                settings,
+                selection,
+                self.seed_,
+                listeners.on_epoch,
+                listeners.on_step,
+                row_numbers=training,
+            )
+        # codec and model together, and only now: a fit that failed leaves no half-fitted estimator
+        self.codec_, self.model_ = codec, model.cpu()
+        self.history_ = result.history
+        self.best_epoch_ = result.best_epoch
+        self.selected_by_ = selection.name
+        self.collapse_ = result.collapse
+        if result.collapse.collapsed:
+            warnings.warn(
+                f"the latents have collapsed: {result.collapse.active_units:.1f} of {self.d} "
+                f"dimensions per column vary across rows; {self._remedy}",
+                stacklevel=2,
+            )
+        return self
+
+    # --- reading
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """Embeddings as a 2-D array; ``output`` says which."""
+        tokens = self._blockwise(X, self._cls if self.output == "cls" else self._tokens)
+        return tokens.mean(1) if self.output == "mean" else tokens.reshape(len(tokens), -1)
+
+    # --- keeping
+
+    def save(self, folder: str | Path) -> None:
+        """Write a model folder: config.json, codec.json, model.safetensors, manifest.json."""
+        check_is_fitted(self)
+        save_model(Path(folder), to_saved(self))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read a model folder back; embeddings are the same to the last bit."""
+        saved = load_model(Path(folder))
+        try:
+            if saved.config["estimator"] != cls.__name__:
+                raise ValueError(saved.config["estimator"])
+            estimator = cls(**saved.config["parameters"])
+            restore(estimator, saved)
+            model = estimator._build(table_shape(estimator.codec_))
+            model.load_state_dict(saved.tensors, strict=True)
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise ModelFileError(
+                f"{folder} does not hold a {cls.__name__} of this version"
+            ) from error
+        estimator.model_ = model.eval()
+        return estimator
+
+    # --- scikit-learn
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+        """Names of the columns of :meth:`transform`."""
+        check_is_fitted(self)
+        heads = {
+            "flat": [feature.name for feature in self.codec_.features],
+            "mean": [type(self).__name__.lower()],
+            "cls": [f"cls{i}" for i in range(self.n_cls)],
+        }[self.output]
+        return np.array([f"{head}_{i}" for head in heads for i in range(self.d)], dtype=object)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.transformer_tags.preserves_dtype = []
+        tags.non_deterministic = False
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    # --- inside
+
+    def _rows(self, encoded: EncodedTable) -> Rows:
+        encoded = encoded.to(pick_device(self.device))
+        complete = bool(encoded.observed.all())
+        return Rows(encoded.x_num, encoded.x_cat, None if complete else encoded.observed)
+
+    def _blockwise(self, X: Any, compute: Callable[[Any, Rows], Tensor]) -> NDArray[Any]:
+        """Compute something for every row in blocks of one size; the result as one array."""
+        check_is_fitted(self)
+        rows = self._rows(self.codec_.encode(to_arrow(self, X, reset=False)))
+        if not len(rows):
+            raise InputError("the table has no rows")
+        model = self.model_.to(rows.num.device)
+
+        @torch.no_grad()  # of the thread that computes the block
+        def one(block: Rows) -> Tensor:
+            return compute(model, block).cpu()
+
+        parts = [part[:count] for part, count in map_blocks(one, rows)]
+        self.model_.cpu()  # a fitted estimator stays picklable anywhere
+        return torch.cat(parts).numpy()

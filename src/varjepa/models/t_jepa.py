@@ -1,0 +1,212 @@
+"""T-JEPA (Appendix D.4): the deterministic baseline, with learnable auxiliary tokens.
+
+    s_x  = f_ctx(x)             context encoder, learned by gradient descent
+    s_w  = f_trg(w)             target encoder: the context encoder's moving average, no gradient
+    ŝ_y  = g(s_x, aux; m_trg)   predictor, answers at the targets' features
+
+The loss is the squared distance of ŝ_y to s_w at the targets. A constant s_w makes it 0; only the
+moving average and the stopped gradient stand against that.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from varjepa.masking import FeatureMasks
+from varjepa.models.var_t_jepa.embedding import map_blocks
+from varjepa.models.var_t_jepa.model import Rows, mean_over
+from varjepa.models.var_t_jepa.settings import TableShape
+from varjepa.networks.tokenizer import FeatureTokenizer
+from varjepa.networks.transformer import Transformer
+from varjepa.variational.gaussian import at_least_float32
+
+
+@dataclass(frozen=True, slots=True)
+class TJepaSettings:
+    """Appendix D.6.3's columns; defaults are the paper's for Adult where it gives one."""
+
+    d: int = 64
+    """width of tokens and representations (D_hid)"""
+    depth: int = 8
+    """L, transformer layers of the encoders"""
+    heads: int = 4
+    """H"""
+    ff: int = 256
+    """feed-forward width"""
+    predictor_width: int = 16
+    """L_p, the predictor's token width"""
+    predictor_depth: int = 4
+    """layers of the predictor; not in the paper"""
+    predictor_heads: int = 4
+    """H_p"""
+    predictor_ff: int = 256
+    """ff_p"""
+    n_cls: int = 1
+    """N_CLS, learned tokens in front of the encoders; not in the paper"""
+    n_aux: int = 4
+    """N_aux, learned auxiliary tokens of the predictor; not in the paper. 0: T-JEPA without them"""
+    momentum: tuple[float, float] = (0.996, 1.0)
+    """the moving average's momentum per step, from the first step to the last, linearly. The paper
+    gives the first; the way to 1 is the public T-JEPA's"""
+
+    def __post_init__(self) -> None:
+        for width, heads in (
+            (self.d, self.heads),
+            (self.predictor_width, self.predictor_heads),
+        ):
+            if width % heads:
+                raise ValueError(f"width {width} is not a multiple of {heads} heads")
+        if self.n_cls < 1:
+            raise ValueError("n_cls must be at least 1")
+        if self.n_aux < 0:
+            raise ValueError("n_aux must be at least 0")
+        first, last = self.momentum
+        if not 0.0 <= first <= last <= 1.0:
+            raise ValueError(f"momentum must be two ascending shares in [0, 1], not {first, last}")
+
+
+class Encoder(nn.Module):
+    """f(w; m): CLS tokens and the tokens of some features through a transformer."""
+
+    def __init__(self, shape: TableShape, settings: TJepaSettings) -> None:
+        super().__init__()
+        o = settings
+        self.tokenizer = FeatureTokenizer(shape.numeric, shape.levels, o.d)
+        self.cls = nn.Parameter(torch.randn(o.n_cls, o.d) * 0.02)
+        self.transformer = Transformer(o.d, o.depth, o.heads, o.ff)
+
+    def forward(self, w: Rows, context: Tensor, valid: Tensor | None) -> Tensor:
+        """Encode what the context keeps.
+
+        Shape: ``context (B, M_ctx)`` feature indices, ``valid (B, N_CLS + M_ctx)`` →
+        ``(B, N_CLS + M_ctx, d)``.
+        """
+        tokens = self.tokenizer(w.num, w.cat, None)  # (B, D, d); missing cells are never context
+        index = context.unsqueeze(-1).expand(-1, -1, tokens.shape[-1])
+        out: Tensor = self.transformer(self._with_cls(tokens.gather(1, index)), valid)
+        return out
+
+    def whole(self, w: Rows) -> Tensor:
+        """Encode all features of the row; a missing cell has a token that says so.
+
+        Shape: → ``(B, N_CLS + D, d)``.
+        """
+        out: Tensor = self.transformer(self._with_cls(self.tokenizer(w.num, w.cat, w.observed)))
+        return out
+
+    def _with_cls(self, tokens: Tensor) -> Tensor:
+        return torch.cat([self.cls.expand(len(tokens), -1, -1), tokens], dim=1)
+
+
+class PointPredictor(nn.Module):
+    """g(s_x, aux; m_trg): mask tokens at the targets' features, answered from the context."""
+
+    def __init__(self, shape: TableShape, settings: TJepaSettings) -> None:
+        super().__init__()
+        o = settings
+        width = o.predictor_width
+        self.context_token = nn.Linear(o.d, width)
+        self.mask_token = nn.Parameter(torch.randn(width) * 0.02)
+        self.position = nn.Parameter(torch.randn(shape.features, width) * 0.02)
+        self.cls_position = nn.Parameter(torch.randn(o.n_cls, width) * 0.02)
+        # the paper adds a learned position to each learned token: one vector does for both
+        self.aux = nn.Parameter(torch.randn(o.n_aux, width) * 0.02)
+        self.transformer = Transformer(width, o.predictor_depth, o.predictor_heads, o.predictor_ff)
+        self.head = nn.Linear(width, o.d)
+
+    def forward(self, s_x: Tensor, valid: Tensor | None, masks: FeatureMasks) -> Tensor:
+        """All K targets at once, as a batch of B · K sequences.
+
+        Shape: ``s_x (B, N_CLS + M_ctx, d)``, ``valid (B, N_CLS + M_ctx)`` → ``(B, K, M_trg, d)``.
+        """
+        rows, views, size = masks.target.shape
+        cls = self.cls_position.expand(rows, -1, -1)
+        context = self.context_token(s_x) + torch.cat([cls, self.position[masks.context]], dim=1)
+        known = torch.cat([self.aux.expand(rows, -1, -1), context], dim=1)
+        asked = self.mask_token + self.position[masks.target]  # (B, K, M_trg, width)
+        sequence = torch.cat([known.unsqueeze(1).expand(-1, views, -1, -1), asked], dim=2)
+        attended = None
+        if valid is not None or masks.target_valid is not None:
+            seen = torch.ones(sequence.shape[:3], dtype=torch.bool, device=sequence.device)
+            if valid is not None:
+                seen[:, :, len(self.aux) : known.shape[1]] = valid.unsqueeze(1)
+            if masks.target_valid is not None:
+                seen[:, :, known.shape[1] :] = masks.target_valid
+            attended = seen.flatten(0, 1)  # (B · K, S)
+        hidden = self.transformer(sequence.flatten(0, 1), attended, keep=size)
+        answer: Tensor = self.head(hidden).view(rows, views, size, -1)
+        return answer
+
+
+class TJepa(nn.Module):
+    """The networks, the distance and the moving average; no data handling, no optimisation.
+
+    The MISSING token of the target encoder keeps its first value: a missing cell is never context,
+    so no gradient reaches it. It is a state of its own, but not a learned one.
+    """
+
+    def __init__(self, shape: TableShape, settings: TJepaSettings) -> None:
+        super().__init__()
+        self.shape = shape
+        self.settings = settings
+        self.context_encoder = Encoder(shape, settings)
+        self.predictor = PointPredictor(shape, settings)
+        self.target_encoder = copy.deepcopy(self.context_encoder).requires_grad_(False)
+
+    def forward(self, w: Rows, masks: FeatureMasks) -> Tensor:
+        """ŝ_y at the targets' features; of w only the context is looked at.
+
+        Shape: → ``(B, K, M_trg, d)``.
+        """
+        valid = masks.context_valid
+        if valid is not None:
+            valid = nn.functional.pad(valid, (self.settings.n_cls, 0), value=True)
+        answer: Tensor = self.predictor(self.context_encoder(w, masks.context, valid), valid, masks)
+        return at_least_float32(answer)
+
+    @torch.no_grad()
+    def s_w(self, w: Rows) -> Tensor:
+        """What the target encoder makes of the whole row: CLS tokens first, then every feature.
+
+        Shape: → ``(B, N_CLS + D, d)``.
+        """
+        return at_least_float32(self.target_encoder.whole(w))
+
+    def distance(self, s_y: Tensor, s_w: Tensor, masks: FeatureMasks) -> Tensor:
+        """Eq. (tjepa-loss) of each row: ‖ŝ_y − s_y‖², mean over targets and their features.
+
+        Shape: ``s_y (B, K, M_trg, d)``, ``s_w (B, D, d)`` → ``(B,)``.
+        """
+        index = masks.target.flatten(1).unsqueeze(-1).expand(-1, -1, s_w.shape[-1])
+        truth = s_w.gather(1, index).view(s_y.shape)
+        return mean_over((s_y - truth).square().sum(-1), masks.target_valid)
+
+    @torch.no_grad()
+    def follow(self, progress: Tensor | float) -> None:
+        """Move the target encoder towards the context encoder: θ_trg ← m θ_trg + (1 − m) θ_ctx.
+
+        ``progress`` from 0 to 1 says where between its two ends the momentum m is. A tensor is not
+        read, so the update can be part of a recorded step.
+        """
+        first, last = self.settings.momentum
+        share = (1.0 - first) - (last - first) * progress
+        target = tuple(self.target_encoder.parameters())
+        step = torch._foreach_sub(tuple(self.context_encoder.parameters()), target)
+        torch._foreach_mul_(step, share)
+        torch._foreach_add_(target, step)
+
+
+@torch.no_grad()
+def embed_points(model: TJepa, rows: Rows) -> Tensor:
+    """The target encoder's tokens of whole rows (Appendix D.5).  # (B, D, d)"""
+    return model.s_w(rows)[:, model.settings.n_cls :]
+
+
+def embed_points_in_blocks(model: TJepa, rows: Rows) -> Tensor:
+    """The same for any number of rows, with the memory of a block per core beside the result."""
+    parts = map_blocks(lambda block: embed_points(model, block), rows)
+    return torch.cat([tokens[:count] for tokens, count in parts])

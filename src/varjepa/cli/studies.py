@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from varjepa.bench.simulation import SAME, SimulationBench, compare_simulation
 from varjepa.cli.shell import ListCommand, console, positive, progress_bar
+from varjepa.datasets.catalogue import dataset_info
 from varjepa.errors import InputError, Interrupted
+from varjepa.experiments.defaults import DefaultsSettings, reproduce_defaults
 from varjepa.experiments.settings import (
     QUICK_SIMULATION_VARIANTS,
     SIMULATION_VARIANTS,
@@ -19,7 +21,8 @@ from varjepa.experiments.settings import (
 )
 from varjepa.experiments.simulation import missing_runs, open_results, reproduce_simulation
 from varjepa.experiments.simulation_findings import count_agreeing, findings
-from varjepa.files import make_folder, write_json
+from varjepa.files import make_folder, write_json, write_text
+from varjepa.report.defaults import defaults_table
 from varjepa.report.simulation import check_can_draw, write_simulation_report
 
 reproduce = typer.Typer(help="Run an experiment of the paper.", no_args_is_help=True)
@@ -67,6 +70,32 @@ def reproduce_simulation_command(
         console.print(f"{mark} {finding.claim}: {finding.evidence}", highlight=False)
     agreeing, compared = count_agreeing(table.rows, sorted({r["variant"] for r in table.rows}))
     console.print(f"{agreeing} of {compared} cells agree with the paper; see {out}/simulation.md")
+
+
+@reproduce.command("defaults", cls=ListCommand)
+def reproduce_defaults_command(
+    out: Annotated[Path, typer.Option(help="Folder for the results; finished rows are kept.")],
+    datasets: Annotated[
+        list[str] | None, typer.Option(help="Which datasets. Default: adult sim.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Splits and trainings per dataset.")] = 3,
+    epochs: Annotated[int | None, typer.Option(help="Default: the estimator's.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """What a user who passes nothing gets, with the checkpoint chosen in both ways."""
+    settings = DefaultsSettings(epochs=None if epochs is None else positive("--epochs", epochs))
+    names = [dataset_info(name).name for name in datasets or ["adult", "sim"]]
+
+    def say(row: dict[str, Any]) -> None:
+        console.print(
+            f"{row['dataset']}, {row['selected_by']}, seed {row['seed']}: {row['fit_seconds']} s",
+            highlight=False,
+        )
+
+    found = reproduce_defaults(out, names, positive("--seeds", seeds), settings, device, say)
+    table = defaults_table(found.rows)
+    write_text(out / "defaults.md", table)
+    console.print(table, highlight=False, soft_wrap=True)
 
 
 @bench.command("simulation")

@@ -63,7 +63,9 @@ def hole_errors(
     return HoleErrors(float(ours), float(mean), float(accuracy), float(mode))
 
 
-def _squared_errors(value: NDArray[Any], guess: NDArray[Any], past: NDArray[Any]) -> tuple[float, float]:
+def _squared_errors(
+    value: NDArray[Any], guess: NDArray[Any], past: NDArray[Any]
+) -> tuple[float, float]:
     scale = past.std() or 1.0
     return (
         float(np.mean(((guess - value) / scale) ** 2)),

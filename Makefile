@@ -39,6 +39,7 @@ unit: $(READY)
 	$(BIN)/python -m pytest -n 2
 
 bench: $(READY)
+	$(BIN)/varjepa bench --shapes adult
 	$(BIN)/varjepa bench simulation
 
 clean:

@@ -1,8 +1,8 @@
 """Claims about the step bench.
 
 1. A row has every figure the results file promises, all of them finite and positive.
-2. Our step, in slices on threads, takes the gradient of the reference's loss.
-3. Both draw the same mask sizes, step after step; Adult's middle is (2, 4).
+2. The trainer's step, in slices on threads, takes the gradient of the reference's loss.
+3. Adult's masks of middle size are (2, 4); drawn ones are the shape's.
 4. Every shape builds, with the paper's number of features; an unknown one is refused.
 """
 
@@ -14,12 +14,16 @@ import pytest
 import torch
 
 from varjepa.bench import training_step
+from varjepa.bench.measures import peak_mb
 from varjepa.bench.reference import ReferenceStep
 from varjepa.bench.shapes import SHAPES
-from varjepa.bench.training_step import bench_steps, make_task, sliced_step
+from varjepa.bench.training_step import bench_steps, make_task, trainer_step
 from varjepa.errors import InputError
-from varjepa.masking import draw_masks
-from varjepa.models.var_t_jepa.model import draw_latent_noise
+from varjepa.masking import draw_mask_sizes
+from varjepa.training.draws import draw_step
+from varjepa.training.objectives import VarTJepaObjective
+from varjepa.training.settings import TrainingSettings
+from varjepa.training.steps import StepInputs, Stepper
 from varjepa.variational.elbo import ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise
 
@@ -30,7 +34,7 @@ FIGURES = (
 
 
 def test_a_row_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training_step, "_peak_mb", lambda *_: 1.0)  # a fresh process each: slow
+    monkeypatch.setattr(training_step, "peak_mb", lambda *_: 1.0)  # a fresh process each: slow
     (row,) = bench_steps(["electricity"], repeats=1, batch=8, mask_sizes="drawn")
     assert (row["shape"], row["device"], row["batch"]) == ("electricity", "cpu", 8)
     assert all(math.isfinite(row[name]) and row[name] > 0 for name in FIGURES)
@@ -38,28 +42,39 @@ def test_a_row_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_peak_memory_is_measured() -> None:
-    arguments = ("electricity", "cpu", "middle", 0, 256)
-    assert training_step._peak_mb(sliced_step, arguments) > 1.0
+    arguments = (trainer_step, "electricity", "cpu", "middle", 0, 256)
+    assert peak_mb(training_step._step_growth, arguments, "cpu") > 1.0
 
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_our_step_descends_the_references_loss(cores: int) -> None:
-    task = make_task("electricity", batch=600)  # three slices
-    rows, model, g = task.rows, task.model, torch.Generator().manual_seed(task.seed)
-    masks = draw_masks(600, 8, None, task.sizes[0], 4, g)
-    noise = draw_latent_noise(model, 600, task.sizes[0][0], g)
-    tied = LatentNoise(noise.s_x, noise.z, noise.s_y.unsqueeze(1).expand(-1, 4, -1, -1))
-    loss = weighted_loss(ReferenceStep(model)(rows, masks, tied), ElboWeights()).mean()
-    learned = [p for n, p in model.named_parameters() if _in_loss(n)]
-    expected = torch.autograd.grad(loss, learned)
-
+    task = make_task("electricity", batch=600)  # slices of 300 rows
+    rows, model = task.rows, task.model
+    objective = VarTJepaObjective(model, ElboWeights())
     before = torch.get_num_threads()
     torch.set_num_threads(cores)
     try:
-        with sliced_step(task) as step:
-            step()
+        settings = TrainingSettings(batch=600, weights=ElboWeights(), masks=task.masks)
+        with Stepper(objective, rows, settings, seed=0) as stepper:
+            stepper.begin_epoch()
+            inputs = StepInputs(
+                torch.arange(600), None, stepper.sizes[0], None, 0.0, torch.ones(3), 0.0
+            )
+            state = stepper.streams.numbers.get_state()
+            stepper.descend(inputs)  # at a rate of 0: weights stay, gradients are there
     finally:
         torch.set_num_threads(before)
+
+    numbers = torch.Generator()
+    numbers.set_state(state)
+    views = task.masks.targets
+    draw = draw_step(objective, 600, None, stepper.sizes[0], views, numbers)
+    noise = draw.noise
+    assert noise is not None
+    tied = LatentNoise(noise.s_x, noise.z, noise.s_y.unsqueeze(1).expand(-1, views, -1, -1))
+    loss = weighted_loss(ReferenceStep(model)(rows, draw.masks, tied), ElboWeights()).mean()
+    learned = [p for n, p in model.named_parameters() if _in_loss(n)]
+    expected = torch.autograd.grad(loss, learned)
     for parameter, gradient in zip(learned, expected, strict=True):
         assert parameter.grad is not None
         assert (parameter.grad - gradient).norm() <= 1e-5 * gradient.norm() + 1e-9
@@ -72,10 +87,10 @@ def _in_loss(name: str) -> bool:
 
 
 def test_mask_sizes() -> None:
-    assert make_task("adult", batch=2).sizes == ((2, 4),)
-    drawn = make_task("adult", mask_sizes="drawn", batch=2).sizes
-    assert len(set(drawn)) > 5
-    assert drawn == make_task("adult", mask_sizes="drawn", batch=2).sizes
+    generator = torch.Generator().manual_seed(0)
+    middle = make_task("adult", batch=2).masks
+    assert {draw_mask_sizes(14, middle, generator) for _ in range(50)} == {(2, 4)}
+    assert make_task("adult", mask_sizes="drawn", batch=2).masks == SHAPES["adult"].masks
 
 
 def test_the_papers_feature_counts() -> None:

@@ -6,37 +6,44 @@ memory on a CPU is that of a fresh process each, since memory once asked for is 
 
 from __future__ import annotations
 
-import copy
-import multiprocessing
-import resource
-import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
-from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
+from varjepa.bench.measures import (
+    StepFunction,
+    count_kernels,
+    discard,
+    gemm_rate,
+    growth_mb,
+    peak_mb,
+    race,
+)
 from varjepa.bench.reference import ReferenceStep, draw_masks_plainly
 from varjepa.bench.shapes import SHAPES, BenchShape
 from varjepa.environment import describe_environment
 from varjepa.errors import InputError
-from varjepa.masking import FeatureMasks, draw_mask_sizes, draw_masks
-from varjepa.models.var_t_jepa.embedding import embed_in_blocks, take_rows
+from varjepa.masking import MaskSettings, draw_mask_sizes
+from varjepa.models.var_t_jepa.embedding import embed_in_blocks, split_rows, take_rows
 from varjepa.models.var_t_jepa.model import Rows, VarTJepa, draw_latent_noise
-from varjepa.networks.row_slices import RowThreads, slices_of
+from varjepa.training.capture import make_stepper
+from varjepa.training.draws import Streams, draw_step
+from varjepa.training.objectives import VarTJepaObjective
+from varjepa.training.settings import TrainingSettings
 from varjepa.variational.elbo import ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise
 
-StepFunction = Callable[[], None]
-"""One training step, everything in it: masks, noise, forward, backward, optimiser."""
+EPOCH = 16
+"""Steps of the epochs that our trainer is given."""
 
 MaskSizes = Literal["middle", "drawn"]
 """middle: (M_ctx, M_trg) in the middle of their ranges, (2, 4) for Adult; drawn: as in training"""
+
+MASK_SIZES: tuple[MaskSizes, ...] = get_args(MaskSizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +53,8 @@ class Task:
     shape: BenchShape
     model: VarTJepa
     rows: Rows  # one batch
-    sizes: tuple[tuple[int, int], ...]
-    """mask sizes of the steps, one after the other and then again"""
+    masks: MaskSettings
+    """shares and K; a range of one size where sizes are not to vary"""
     seed: int
 
 
@@ -58,15 +65,15 @@ Contender = Callable[[Task], AbstractContextManager[StepFunction]]
 @contextmanager
 def reference_step(task: Task, with_dropout: bool = False) -> Iterator[StepFunction]:
     """Algorithm 1 as written."""
-    model, rows, views = task.model, task.rows, task.shape.masks.targets
+    model, rows, views = task.model, task.rows, task.masks.targets
     drop = (task.shape.dropout, task.shape.predictor_dropout) if with_dropout else (0.0, 0.0)
     reference = ReferenceStep(model, *drop)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4)
     generator = torch.Generator(rows.num.device).manual_seed(task.seed)
-    steps = _cycle(task.sizes)
+    choose = torch.Generator().manual_seed(task.seed)
 
     def step() -> None:
-        sizes = next(steps)
+        sizes = draw_mask_sizes(model.shape.features, task.masks, choose)
         masks = draw_masks_plainly(len(rows), model.shape.features, sizes, views, generator)
         shared = draw_latent_noise(model, len(rows), sizes[0], generator)
         shape = (len(rows), views, *shared.s_y.shape[1:])
@@ -80,30 +87,28 @@ def reference_step(task: Task, with_dropout: bool = False) -> Iterator[StepFunct
 
 
 @contextmanager
-def sliced_step(task: Task) -> Iterator[StepFunction]:
-    """Ours on a CPU: the target posterior once, and a core to every slice of rows."""
-    model, rows, views = task.model, task.rows, task.shape.masks.targets
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    generator = torch.Generator(rows.num.device).manual_seed(task.seed)
-    steps, slices = _cycle(task.sizes), slices_of(len(rows), model.shape.features)
-
-    with RowThreads() as threads:
+def trainer_step(task: Task) -> Iterator[StepFunction]:
+    """Ours: what :func:`varjepa.training.trainer.train` does between two looks."""
+    many = torch.arange(EPOCH * len(task.rows), device=task.rows.num.device) % len(task.rows)
+    settings = TrainingSettings(
+        epochs=1000,
+        batch=len(task.rows),
+        weights=ElboWeights(),
+        masks=task.masks,
+        anneal_epochs=(0, 0, 0),
+    )
+    objective = VarTJepaObjective(task.model, settings.weights)
+    with make_stepper(objective, take_rows(task.rows, many), settings, task.seed) as stepper:
+        stepper.begin_epoch()
 
         def step() -> None:
-            sizes = next(steps)
-            masks = draw_masks(len(rows), model.shape.features, None, sizes, views, generator)
-            noise = draw_latent_noise(model, len(rows), sizes[0], generator)
+            if stepper.place == stepper.steps_per_epoch:
+                stepper.begin_epoch()
+            stepper.step()
 
-            def loss_of(here: slice) -> tuple[torch.Tensor, None]:
-                w, m = take_rows(rows, here), _masks_at(masks, here)
-                n = LatentNoise(noise.s_x[here], noise.z[here], noise.s_y[here])
-                terms = model.terms(w, m, model(w, m, n))
-                return weighted_loss(terms, ElboWeights()).sum() / len(rows), None
-
-            optimiser.zero_grad()
-            threads.backward(loss_of, slices, model.parameters())
-            optimiser.step()
-
+        if stepper.device.type == "cuda":  # a training records its steps once
+            for _ in range(EPOCH):
+                step()
         yield step
 
 
@@ -112,7 +117,7 @@ def bench_steps(
     device: str = "cpu",
     repeats: int = 7,
     mask_sizes: MaskSizes = "middle",
-    ours: Contender = sliced_step,
+    ours: Contender = trainer_step,
     with_dropout: bool = False,
     seed: int = 0,
     batch: int | None = None,
@@ -153,12 +158,8 @@ def make_task(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = VarTJepa(shape.table, shape.model).to(device)
-    features = shape.table.features
-    if mask_sizes == "drawn":
-        sizes = tuple(draw_mask_sizes(features, shape.masks, generator) for _ in range(32))
-    else:
-        sizes = (_middle_sizes(features, shape),)
-    return Task(shape, model, rows, sizes, seed)
+    masks = shape.masks if mask_sizes == "drawn" else _middle_masks(shape)
+    return Task(shape, model, rows, masks, seed)
 
 
 def _bench_shape(
@@ -178,35 +179,27 @@ def _bench_shape(
         return reference_step(t, with_dropout)
 
     arguments = (name, device, mask_sizes, seed, batch)
-    peaks = [_peak_mb(kind, arguments) for kind in (reference_step, ours)]
-    flops, kernels = _count(ours, task(), device)
-    _, reference_kernels = _count(reference, task(), device)
-    rate = _gemm_rate(task(), device)
+    peaks = [peak_mb(_step_growth, (kind, *arguments), device) for kind in (reference_step, ours)]
+    kernels, reference_kernels = (count_kernels(kind(task()), device) for kind in (ours, reference))
+    flops = step_flops(task())
+    o, rows = task().shape, len(task().rows)
+    tokens = min(1 << 14, rows * (o.table.features + 6))
+    rate = gemm_rate(tokens, o.model.d, o.model.ff, device)
     with ExitStack() as stack:
         steps = [stack.enter_context(kind(task())) for kind in (reference, ours)]
-        reference_s, ours_s = _race(steps, repeats, device)
-    embed_rows = task()
-    plain = ReferenceStep(embed_rows.model.eval())
-    reference_embed_s, embed_s = _race(
-        [
-            lambda: _discard(plain.embed(embed_rows.rows)),
-            lambda: _discard(embed_in_blocks(embed_rows.model, embed_rows.rows)),
-        ],
-        repeats,
-        device,
-    )
-    count = len(embed_rows.rows)
+        reference_s, ours_s = race(steps, repeats, device)
+    embed_rows_per_s, reference_embed_rows_per_s = _race_embeddings(task(), repeats, device)
     return {
         "shape": name,
         "device": device,
-        "batch": count,
+        "batch": rows,
         "mask_sizes": mask_sizes,
         "reference_dropout": with_dropout,
         "repeats": repeats,
         "reference_ms": round(reference_s * 1e3, 2),
         "ours_ms": round(ours_s * 1e3, 2),
         "ratio": round(reference_s / ours_s, 2),
-        "rows_per_s": round(count / ours_s, 1),
+        "rows_per_s": round(rows / ours_s, 1),
         "peak_mb": peaks[1],
         "reference_peak_mb": peaks[0],
         "kernels": kernels,
@@ -215,119 +208,62 @@ def _bench_shape(
         "gemm_gflop_per_s": round(rate / 1e9, 1),
         "limit_ms": round(flops / rate * 1e3, 2),
         "share_of_limit": round(flops / rate / ours_s, 3),
-        "embed_rows_per_s": round(count / embed_s, 1),
-        "reference_embed_rows_per_s": round(count / reference_embed_s, 1),
-        "embed_ratio": round(reference_embed_s / embed_s, 2),
+        "embed_rows_per_s": round(embed_rows_per_s, 1),
+        "reference_embed_rows_per_s": round(reference_embed_rows_per_s, 1),
+        "embed_ratio": round(embed_rows_per_s / reference_embed_rows_per_s, 2),
         "environment": describe_environment(device),
     }
 
 
-def _race(steps: Sequence[StepFunction], repeats: int, device: str) -> list[float]:
-    """Median seconds of each, run in turn; the first round only warms up."""
-    seconds: list[list[float]] = [[] for _ in steps]
-    for _ in range(1 + repeats):
-        for step, taken in zip(steps, seconds, strict=True):
-            _synchronise(device)
-            start = time.perf_counter()
-            step()
-            _synchronise(device)
-            taken.append(time.perf_counter() - start)
-    return [statistics.median(taken[1:]) for taken in seconds]
+def step_flops(task: Task) -> int:
+    """Floating-point operations of our step's products, as the mathematics has them."""
+    objective = VarTJepaObjective(task.model, ElboWeights())
+    streams = Streams.of(task.seed, task.rows.num.device)
+    sizes = draw_mask_sizes(task.model.shape.features, task.masks, streams.sizes)
+    views = task.masks.targets
+    draw = draw_step(objective, len(task.rows), None, sizes, views, streams.numbers)
+    with FlopCounterMode(display=False) as counter:
+        ramps = torch.ones(3, device=task.rows.num.device)
+        losses = objective.losses(task.rows, draw.masks, draw.noise, ramps)
+        losses.descended.mean().backward()
+    return counter.get_total_flops()
 
 
-def _count(contender: Contender, task: Task, device: str) -> tuple[int, int]:
-    """Floating-point operations of products, and kernels (on a CPU: operators), of one step."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # counters see this thread only
-    try:
-        with contender(copy.deepcopy(task)) as step:
-            step()
-            with FlopCounterMode(display=False) as counter:
-                step()
-            _synchronise(device)
-            kinds = [ProfilerActivity.CPU if device == "cpu" else ProfilerActivity.CUDA]
-            with profile(activities=kinds) as record:
-                step()
-                _synchronise(device)
-    finally:
-        torch.set_num_threads(before)
-    events = record.events() or []
-    if device == "cpu":
-        kernels = sum(_is_operator(e) and not _is_operator(e.cpu_parent) for e in events)
-    else:
-        kernels = sum(e.device_type.name == "CUDA" for e in events)
-    return counter.get_total_flops(), kernels
+def _race_embeddings(task: Task, repeats: int, device: str) -> tuple[float, float]:
+    """Rows per second of both, on many batches' worth of rows."""
+    wanted = (1 << 15 if device == "cpu" else 1 << 20) // task.model.shape.features
+    many = torch.arange(max(len(task.rows), min(wanted, 1 << 16)), device=task.rows.num.device)
+    rows = take_rows(task.rows, many % len(task.rows))
+    model = task.model.eval()
+    plain = ReferenceStep(model)
 
+    def embed_plainly() -> None:
+        for part in split_rows(rows, len(task.rows)):
+            discard(plain.embed(part))
 
-def _is_operator(event: Any) -> bool:
-    return event is not None and event.name.startswith("aten::")
-
-
-def _gemm_rate(task: Task, device: str) -> float:
-    """FLOP/s of the step's typical product, tokens × feed-forward, at its best."""
-    o = task.shape.model
-    tokens = min(1 << 14, len(task.rows) * (task.model.shape.features + 6))
-    dtype = torch.float32 if device == "cpu" else torch.bfloat16
-    x, w = (torch.ones(n, o.d, device=device, dtype=dtype) for n in (tokens, o.ff))
-    out = x.new_empty(tokens, o.ff)
-    best = min(
-        _race([lambda: _discard(torch.mm(x, w.T, out=out))], 1, device)[0] for _ in range(20)
+    reference_s, ours_s = race(
+        [embed_plainly, lambda: discard(embed_in_blocks(model, rows))], repeats, device
     )
-    return 2.0 * tokens * o.d * o.ff / best
+    return len(rows) / ours_s, len(rows) / reference_s
 
 
-def _peak_mb(contender: Contender, arguments: tuple[Any, ...]) -> float:
-    """How far two steps raise the peak memory."""
-    if arguments[1] != "cpu":
-        return _measure_peak(contender, arguments, 0)
-    # spawn: a fork would inherit this process's peak
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_measure_peak, (contender, arguments, torch.get_num_threads()))
+def _step_growth(
+    contender: Contender,
+    name: str,
+    device: str,
+    mask_sizes: MaskSizes,
+    seed: int,
+    batch: int | None,
+) -> float:
+    return growth_mb(contender(make_task(name, device, mask_sizes, seed, batch)), device)
 
 
-def _measure_peak(contender: Contender, arguments: tuple[Any, ...], threads: int) -> float:
-    if threads:
-        torch.set_num_threads(threads)
-    on_gpu = arguments[1] != "cpu"
-    task = make_task(*arguments)
-    with contender(task) as step:
-        if on_gpu:
-            torch.cuda.reset_peak_memory_stats()
-        before = 0.0 if on_gpu else _peak_resident_mb()
-        step()
-        step()
-        after = torch.cuda.max_memory_allocated() / 2**20 if on_gpu else _peak_resident_mb()
-    return round(after - before, 1)
-
-
-def _peak_resident_mb() -> float:
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
-        return int(line.split()[1]) / 1024
-    # systems without /proc count it in bytes
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-
-
-def _middle_sizes(features: int, shape: BenchShape) -> tuple[int, int]:
-    ends = shape.masks.context_share, shape.masks.target_share
-    m_ctx, m_trg = (max(1, int(features * (low + high) / 2)) for low, high in ends)
-    return m_ctx, min(m_trg, features - m_ctx)
-
-
-def _masks_at(masks: FeatureMasks, here: slice) -> FeatureMasks:
-    return FeatureMasks(masks.context[here], None, masks.target[here], None)
-
-
-def _cycle(sizes: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    while True:
-        yield from sizes
-
-
-def _synchronise(device: str) -> None:
-    if device != "cpu":
-        torch.cuda.synchronize()
-
-
-def _discard(result: object) -> None:
-    """Nobody looks at what a timed call returns."""
+def _middle_masks(shape: BenchShape) -> MaskSettings:
+    """Masks of one size each, in the middle of the shape's ranges."""
+    features, masks = shape.table.features, shape.masks
+    m_ctx, m_trg = (
+        max(1, int(features * (low + high) / 2))
+        for low, high in (masks.context_share, masks.target_share)
+    )
+    context, target = ((m + 0.5) / features for m in (m_ctx, min(m_trg, features - m_ctx)))
+    return MaskSettings((context, context), (target, target), masks.targets)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from varjepa.cli import datasets, shell, studies, tables
+from varjepa.cli import bench, datasets, shell, studies, tables
 from varjepa.version import __version__
 
 app = typer.Typer(
@@ -18,7 +18,7 @@ app = typer.Typer(
 tables.add_commands(app)
 app.command("datasets")(datasets.datasets)
 app.add_typer(studies.reproduce, name="reproduce")
-app.add_typer(studies.bench, name="bench")
+app.add_typer(bench.bench, name="bench")
 
 
 @app.callback(invoke_without_command=True)

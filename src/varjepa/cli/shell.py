@@ -11,7 +11,7 @@ from typing import Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from varjepa.errors import InputError, Interrupted
 
@@ -27,21 +27,30 @@ class ListCommand(TyperCommand):
     """Lets a repeatable option take several values at once: ``--variants A G``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        repeatable = {
-            name
-            for param in self.params
-            if getattr(param, "multiple", False)
-            for name in param.opts
-        }
-        spread: list[str] = []
-        current: str | None = None
-        for word in args:
-            if word.startswith("-"):
-                current = word if word in repeatable else None
-            elif current is not None and spread[-1] != current:
-                spread.append(current)
-            spread.append(word)
-        return super().parse_args(ctx, spread)
+        return super().parse_args(ctx, _spread(self.params, args))
+
+
+class ListGroup(TyperGroup):
+    """The same for a group that does something by itself."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _spread(self.params, args))
+
+
+def _spread(params: list[Any], args: list[str]) -> list[str]:
+    """Repeat an option's name before each of its values."""
+    repeatable = {
+        name for param in params if getattr(param, "multiple", False) for name in param.opts
+    }
+    spread: list[str] = []
+    current: str | None = None
+    for word in args:
+        if word.startswith("-"):
+            current = word if word in repeatable else None
+        elif current is not None and spread[-1] != current:
+            spread.append(current)
+        spread.append(word)
+    return spread
 
 
 def run(app: typer.Typer, arguments: list[str] | None) -> None:

@@ -1,4 +1,4 @@
-"""``varjepa reproduce`` and ``varjepa bench``."""
+"""``varjepa reproduce``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from varjepa.bench.simulation import SAME, SimulationBench, compare_simulation
 from varjepa.cli.shell import ListCommand, console, positive, progress_bar
 from varjepa.datasets.catalogue import dataset_info
 from varjepa.errors import InputError, Interrupted
@@ -21,12 +20,11 @@ from varjepa.experiments.settings import (
 )
 from varjepa.experiments.simulation import missing_runs, open_results, reproduce_simulation
 from varjepa.experiments.simulation_findings import count_agreeing, findings
-from varjepa.files import make_folder, write_json, write_text
+from varjepa.files import make_folder, write_text
 from varjepa.report.defaults import defaults_table
 from varjepa.report.simulation import check_can_draw, write_simulation_report
 
 reproduce = typer.Typer(help="Run an experiment of the paper.", no_args_is_help=True)
-bench = typer.Typer(help="Compare our code with the plain way, in one run.", no_args_is_help=True)
 
 
 @reproduce.command("simulation", cls=ListCommand)
@@ -96,39 +94,6 @@ def reproduce_defaults_command(
     table = defaults_table(found.rows)
     write_text(out / "defaults.md", table)
     console.print(table, highlight=False, soft_wrap=True)
-
-
-@bench.command("simulation")
-def bench_simulation_command(
-    variant: Annotated[str, typer.Option(help="Which objective, A to J.")] = "D",
-    runs: Annotated[int, typer.Option(help="Simulated worlds.")] = 5,
-    epochs: Annotated[int, typer.Option(help="Training epochs in both.")] = 5,
-    json: Annotated[Path | None, typer.Option(help="Also write the figures here.")] = None,
-) -> None:
-    """The stacked training of several runs beside a plain loop over runs."""
-    options = SimulationBench(
-        variant=known_variants("--variant", [variant])[0],
-        runs=positive("--runs", runs),
-        epochs=positive("--epochs", epochs),
-    )
-    if json is not None:
-        if json.is_dir():
-            raise InputError(f"--json {json} is a folder, not a file")
-        make_folder(json.parent)
-    result = compare_simulation(options)
-    console.print(
-        f"variant {result['variant']}, {runs} runs, {epochs} epochs: plain loop "
-        f"{result['plain_seconds']:.1f} s, stacked {result['stacked_seconds']:.1f} s, "
-        f"[bold]{result['ratio']:.1f} ×[/] faster; largest relative difference of a final weight "
-        f"{result['largest_difference']:.1e} in float64",
-        highlight=False,
-        soft_wrap=True,
-    )
-    if json is not None:
-        write_json(json, result)
-    if result["largest_difference"] > SAME:
-        console.print(f"the two differ by more than {SAME:g}: they are not the same computation")
-        raise typer.Exit(1)
 
 
 def known_variants(option: str, names: Sequence[str]) -> list[str]:

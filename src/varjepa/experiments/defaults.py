@@ -25,6 +25,7 @@ from varjepa.datasets.loading import load_dataset
 from varjepa.downstream import FitOptions, Split, Tokens, fit_seeds
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
+from varjepa.estimators.parameters import pick_device
 from varjepa.evaluation.ambiguity import auroc_of_ambiguous, spearman
 from varjepa.evaluation.classification import COVERAGES
 from varjepa.evaluation.holes import hole_errors, punch_holes
@@ -120,7 +121,7 @@ def judge_defaults(
         },
         "samples": draw(model, test.slice(0, settings.rows), train, seed),
         "sha256": data.sha256,
-        "environment": describe_environment(str(model.device)),
+        "environment": describe_environment(pick_device(device).type),
     }
 
 
@@ -128,7 +129,7 @@ def selective(
     model: VarTJEPA, data: Dataset, split: Split, settings: DefaultsSettings
 ) -> dict[str, Any]:
     """Accuracy of perceptrons on the embedding, by coverage of every uncertainty."""
-    device = "cuda" if torch.cuda.is_available() and model.device != "cpu" else "cpu"
+    device = pick_device(model.device).type
     tokens = Tokens(torch.as_tensor(model.embed(data.table).mean), standardise=True)
     seeds = list(range(settings.predictor_seeds))
     predictions = fit_seeds("mlp", tokens, data.label, split, seeds, FitOptions(device=device))

@@ -13,8 +13,11 @@ from varjepa.models.var_t_jepa.model import Rows, VarTJepa
 from varjepa.networks.row_slices import RowThreads
 from varjepa.variational.gaussian import DiagonalGaussian
 
-BLOCK = {"cpu": 128, "cuda": 256}
-"""Rows of one pass: on a CPU, what one core has room for close by."""
+CPU_BLOCK = 128
+"""Rows of one pass on a CPU: what one core has room for close by."""
+
+GPU_TOKENS = 1 << 17
+"""Tokens of one pass on a GPU: enough to keep it busy, a few hundred MB."""
 
 T = TypeVar("T")
 
@@ -44,6 +47,13 @@ def embed_in_blocks(model: VarTJepa, rows: Rows) -> DiagonalGaussian:
     )
 
 
+def block_size(rows: Rows) -> int:
+    """Rows of one pass; it depends on the table's width and the device, never on the rows."""
+    if rows.num.device.type == "cpu":
+        return CPU_BLOCK
+    return max(64, 1 << (GPU_TOKENS // (rows.num.shape[1] + rows.cat.shape[1])).bit_length() - 1)
+
+
 def map_blocks(work: Callable[[Rows], T], rows: Rows) -> Iterator[tuple[T, int]]:
     """Work on every block in order, on a CPU several at a time, and how many of its rows count.
 
@@ -52,7 +62,7 @@ def map_blocks(work: Callable[[Rows], T], rows: Rows) -> Iterator[tuple[T, int]]
     result is the same to the last bit, whatever rows come with it.
     """
     device = rows.num.device
-    size = BLOCK.get(device.type, 256)
+    size = block_size(rows)
     starts = [slice(start, start + size) for start in range(0, len(rows), size)]
 
     def one(here: slice) -> tuple[T, int]:

@@ -1,0 +1,149 @@
+"""One cell of a table: a predictor on a representation, several seeds, scored at every coverage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varjepa.datasets.dataset import Dataset
+from varjepa.datasets.dataset import Split as RowSplit
+from varjepa.downstream import (
+    DEFAULT_ADAPTER,
+    FIGURE_PROBE,
+    PREDICTORS,
+    FitOptions,
+    Inputs,
+    PredictorKind,
+    Split,
+    Tokens,
+    fit_seeds,
+)
+from varjepa.downstream.models import LabelledInputs, SeedModels, fit_models
+from varjepa.downstream.task import task_for
+from varjepa.environment import describe_environment
+from varjepa.estimators.parameters import pick_device
+from varjepa.evaluation.classification import COVERAGES, classification_by_coverage
+from varjepa.evaluation.selective import aurc
+from varjepa.experiments.embeddings import Embedded
+from varjepa.experiments.pretraining import Scale
+from varjepa.experiments.results import Row, plain
+
+Floats = NDArray[np.float64]
+
+
+def seeds_of(predictor: str, runs: int) -> list[int]:
+    """Seeds to run; trees draw nothing, so one stands for all."""
+    return [0] if PREDICTORS[predictor].body is None else list(range(runs))
+
+
+def coverages_of(is_ranked: bool) -> tuple[float, ...]:
+    """A representation without an uncertainty is only scored on all rows."""
+    return COVERAGES if is_ranked else (1.0,)
+
+
+def fit_options(kind: PredictorKind, scale: Scale, device: str) -> FitOptions:
+    """A predictor's own training, shortened where the scale says so."""
+    training = kind.training
+    if scale.predictor_epochs is not None:
+        training = replace(training, epochs=min(training.epochs, scale.predictor_epochs))
+    place = str(pick_device(device))
+    return FitOptions(training=training, device=place, graphs=place.startswith("cuda"))
+
+
+def predictor_settings(predictor: str, is_embedding: bool, scale: Scale) -> dict[str, Any]:
+    """What a cell depends on besides its representation, as plain JSON."""
+    kind = PREDICTORS[predictor]
+    options = fit_options(kind, scale, "cpu")
+    neural = kind.body is not None and options.training is not None
+    return {
+        "adapter": DEFAULT_ADAPTER[predictor] if is_embedding else None,
+        "training": plain(options.training) if neural and options.training else None,
+    }
+
+
+def score_cell(
+    predictor: str,
+    inputs: Inputs,
+    data: Dataset,
+    split: RowSplit,
+    seeds: Sequence[int],
+    uncertainty: Floats | None,
+    scale: Scale,
+    device: str,
+) -> list[Row]:
+    """Fit the seeds and score them: one row per seed and coverage."""
+    kind = PREDICTORS[predictor]
+    options = fit_options(kind, scale, device)
+    parts = Split(split.train, split.validation, split.test)
+    found = fit_seeds(kind, inputs, data.label, parts, seeds, options)
+    unsure = np.zeros(len(split.test)) if uncertainty is None else uncertainty[split.test]
+    origin = {
+        "seconds": round(found.seconds / len(seeds), 3),
+        "test_rows": len(split.test),
+        "environment": describe_environment(options.device),
+    }
+    return [
+        {
+            "seed": seed,
+            "coverage": scores.coverage,
+            "accuracy": round(scores.accuracy, 6),
+            "f1_macro": round(scores.f1_macro, 6),
+            "f1_weighted": round(scores.f1_weighted, 6),
+            **origin,
+        }
+        for seed, labels in zip(seeds, found.labels(), strict=True)
+        for scores in classification_by_coverage(
+            data.label[split.test], labels, unsure, coverages_of(uncertainty is not None)
+        )
+    ]
+
+
+def fit_probe_of_figure(
+    embedded: Embedded, data: Dataset, split: RowSplit, seeds: Sequence[int], device: str
+) -> tuple[SeedModels, Inputs]:
+    """The linear probe of the risk–coverage figure, on standardised embeddings."""
+    kind = replace(PREDICTORS["linear_probe"], training=FIGURE_PROBE)
+    inputs = Inputs(tokens=Tokens(embedded.tokens, standardise=True))
+    return fit_on(kind, inputs, data, split, seeds, fit_options(kind, Scale(), device)), inputs
+
+
+def fit_on(
+    kind: PredictorKind,
+    inputs: Inputs,
+    data: Dataset,
+    split: RowSplit,
+    seeds: Sequence[int],
+    options: FitOptions,
+) -> SeedModels:
+    """Fit on the training rows, stop by the validation rows."""
+    train, validation = (
+        LabelledInputs(inputs, part, data.label[part]) for part in (split.train, split.validation)
+    )
+    task = task_for("classification", data.label, split.train)
+    return fit_models(kind, train, validation, task, seeds, options)
+
+
+def choose_score(embedded: Embedded, data: Dataset, split: RowSplit, device: str) -> str:
+    """The latent uncertainty that ranks a linear probe's errors best on the validation rows."""
+    models, inputs = fit_probe_of_figure(embedded, data, split, [0], device)
+    rows = split.validation
+    wrong = wrong_rows(models.predict(inputs, rows)[0], data, rows)
+    return best_score(embedded.scores, rows, wrong)
+
+
+def best_score(scores: Mapping[str, Floats], rows: NDArray[np.int64], wrong: Floats) -> str:
+    """The name of the score with the least AURC; the first of several."""
+    return min(scores, key=lambda name: aurc(wrong, scores[name][rows]))
+
+
+def wrong_rows(
+    probabilities: NDArray[np.floating[Any]], data: Dataset, rows: NDArray[np.int64]
+) -> Floats:
+    """1 where the likeliest class is not the true one.  # (n, classes) → (n,)"""
+    classes = np.unique(data.label)
+    wrong: Floats = (classes[probabilities.argmax(-1)] != data.label[rows]).astype(np.float64)
+    return wrong

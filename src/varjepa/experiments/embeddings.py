@@ -1,0 +1,193 @@
+"""Learned representations of all rows, kept in the results folder.
+
+A model folder in ``models/``, the embeddings with the uncertainties of every row in ``embeddings/``
+(safetensors). A run that was killed goes on from whichever of the two is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from varjepa.datasets.dataset import Dataset
+from varjepa.environment import describe_environment
+from varjepa.errors import InputError
+from varjepa.estimators import TJEPA, VarTJEPA
+from varjepa.estimators.base import TableEstimator
+from varjepa.estimators.parameters import pick_device
+from varjepa.evaluation.collapse import diagnose_collapse
+from varjepa.experiments.pretraining import Pretraining
+from varjepa.experiments.results import plain
+from varjepa.experiments.transductive import build_estimator, fit_on_all_rows
+from varjepa.files import make_folder, read_json, replacing, write_json
+from varjepa.models.var_t_jepa.model import Rows, VarTJepa
+from varjepa.models.var_t_jepa.scoring import AGGREGATES, KINDS, score_rows
+
+SCORES = tuple(f"{kind} {aggregate}" for kind in KINDS for aggregate in AGGREGATES)
+"""every latent uncertainty of a row"""
+
+CHUNK = 2048
+"""rows embedded at a time: MNIST's 784 × 64 numbers a row are 400 MB of them"""
+DIAGNOSED = 1000
+"""rows that are looked at for a collapse"""
+HALF_FROM = 2**30
+"""bytes in float32 from which embeddings are kept in half precision"""
+
+Say = Callable[[str], None]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """A learned representation of all rows."""
+
+    tokens: Tensor  # (N, D, d) float32, or float16 where large
+    scores: Mapping[str, Floats]
+    """of ``SCORES``, (N,) each; empty for a model without uncertainty"""
+    training: Mapping[str, Any]
+    """how it was made: seconds, epochs, the epoch kept, where, and what ``CollapseDiagnosis`` says
+    of the first rows"""
+
+
+def obtain(
+    folder: Path, name: str, spec: Pretraining, data: Dataset, device: str, say: Say
+) -> Embedded:
+    """Load the embeddings, or make them from the model, which is loaded or trained."""
+    path = folder / "embeddings" / f"{name}.safetensors"
+    stamp = {"settings": plain(spec), "dataset": data.name}
+    if path.exists():
+        return read_embedded(path, stamp)
+    estimator, training = obtain_model(folder / "models" / name, spec, stamp, data, device, say)
+    say(f"{name}: embedding {data.table.num_rows} rows")
+    tokens = embed_table(estimator, data.table)
+    scores = score_table(estimator, data.table) if isinstance(estimator, VarTJEPA) else {}
+    made = Embedded(tokens, scores, {**training, **diagnose(tokens)})
+    make_folder(path.parent)
+    write_embedded(path, made)
+    return made
+
+
+def obtain_model(
+    folder: Path,
+    spec: Pretraining,
+    stamp: Mapping[str, Any],
+    data: Dataset,
+    device: str,
+    say: Say,
+) -> tuple[TableEstimator, dict[str, Any]]:
+    """The fitted estimator and what its training was: from its model folder, or trained now."""
+    record = folder / "training.json"  # written last: with it the folder is whole
+    if record.exists():
+        training: dict[str, Any] = read_json(record)
+        refuse_other(folder, training["stamp"], stamp)
+        kind = TJEPA if spec.model == "t_jepa" else VarTJEPA
+        return kind.load(folder).set_params(device=device), training
+    estimator = build_estimator(spec, device)
+    start = time.perf_counter()
+
+    def on_epoch(epoch: Mapping[str, Any]) -> None:
+        if epoch["epoch"] % spec.check_every == 0:
+            looked = ", ".join(
+                f"{key} {epoch[key]:.4f}"
+                for key in ("loss", "filtered accuracy", "accuracy")
+                if epoch.get(key) is not None
+            )
+            say(f"{folder.name}: epoch {epoch['epoch']} of {spec.epochs}, {looked}")
+
+    fit_on_all_rows(
+        estimator,
+        spec,
+        data.table,
+        data.label,
+        len(data.class_names),
+        data.split(spec.split_seed),
+        on_epoch,
+    )
+    training = {
+        "stamp": stamp,
+        "seconds": round(time.perf_counter() - start, 1),
+        "best_epoch": estimator.best_epoch_,
+        "epochs": len(estimator.history_),
+        "sha256": data.sha256,
+        "environment": describe_environment(str(pick_device(device))),
+    }
+    estimator.save(folder)
+    write_json(record, training)
+    return estimator, training
+
+
+def embed_table(estimator: TableEstimator, table: pa.Table) -> Tensor:
+    """Tokens of all rows, a chunk at a time.  # (N, D, d)"""
+    rows, shape = table.num_rows, (len(estimator.codec_.features), estimator.d)
+    large = 4 * rows * shape[0] * shape[1] >= HALF_FROM
+    tokens = torch.empty(rows, *shape, dtype=torch.float16 if large else torch.float32)
+    for start in range(0, rows, CHUNK):
+        flat = torch.from_numpy(estimator.transform(table.slice(start, CHUNK)))
+        tokens[start : start + CHUNK] = flat.view(-1, *shape)
+    if not tokens.isfinite().all():
+        raise InputError("the embeddings are not finite; the training has diverged")
+    return tokens
+
+
+def score_table(estimator: VarTJEPA, table: pa.Table) -> dict[str, Floats]:
+    """Every latent uncertainty of every row, all in one pass."""
+
+    def score(model: VarTJepa, rows: Rows) -> Tensor:
+        found = [score_rows(model, rows, kind, estimator.seed_) for kind in KINDS]
+        return torch.stack([s.per_row(aggregate) for s in found for aggregate in AGGREGATES], 1)
+
+    parts = [
+        estimator._blockwise(table.slice(start, CHUNK), score)
+        for start in range(0, table.num_rows, CHUNK)
+    ]
+    values = np.concatenate(parts).astype(np.float64)  # (N, scores)
+    return dict(zip(SCORES, values.T, strict=True))
+
+
+def diagnose(tokens: Tensor) -> dict[str, float]:
+    """Scale, rank and variance of the embeddings: T-JEPA's can collapse in several ways."""
+    found = diagnose_collapse(tokens[:DIAGNOSED].float().numpy())
+    names = ("scale", "effective_rank", "varying_share", "silent_share")
+    return {name: round(getattr(found, name), 6) for name in names}
+
+
+def write_embedded(path: Path, embedded: Embedded) -> None:
+    """Keep embeddings with everything that says what they are."""
+    tensors = {"tokens": embedded.tokens}
+    tensors |= {name: torch.from_numpy(v.copy()) for name, v in embedded.scores.items()}
+    with replacing(path) as temporary:
+        save_file(tensors, temporary, metadata={"training": json.dumps(dict(embedded.training))})
+
+
+def read_embedded(path: Path, stamp: Mapping[str, Any]) -> Embedded:
+    """Read embeddings back, or refuse them in one sentence."""
+    try:
+        with safe_open(path, "pt") as file:
+            training = json.loads(file.metadata()["training"])
+            refuse_other(path, training["stamp"], stamp)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is damaged; delete it, and it is made again") from error
+    tokens = tensors.pop("tokens")
+    scores = {name: tensors[name].numpy() for name in SCORES if name in tensors}
+    return Embedded(tokens, scores, training)
+
+
+def refuse_other(path: Path, theirs: Any, ours: Any) -> None:
+    """Nothing made with other settings is used, and nothing of it is overwritten."""
+    if theirs != ours:
+        raise InputError(f"{path} was made with other settings; choose another folder")

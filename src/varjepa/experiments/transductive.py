@@ -1,0 +1,95 @@
+"""The paper's protocol for a representation: learn from all rows, let some labels pick the moment.
+
+Codec and networks see the features of every row, test rows too, and no label. The labels of the
+training rows fit a linear probe, those of the validation rows score it, and the best moment is
+kept: labels of test rows select nothing. An estimator's own ``fit(X, y)`` cannot say that, because
+it draws its validation rows from the rows it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from varjepa.datasets.dataset import Split
+from varjepa.estimators import TJEPA, VarTJEPA
+from varjepa.estimators.base import TableEstimator
+from varjepa.estimators.frames import to_arrow
+from varjepa.estimators.parameters import check_parameters, table_shape
+from varjepa.experiments.pretraining import Pretraining
+from varjepa.models.var_t_jepa.embedding import take_rows
+from varjepa.randomness import seeded_weights
+from varjepa.tables import TableCodec
+from varjepa.training.selection import FilteredProbe
+from varjepa.training.trainer import Record, train
+
+OnEpoch = Callable[[Record], None]
+
+
+def build_estimator(spec: Pretraining, device: str) -> TableEstimator:
+    """The estimator of a training; what the paper leaves open has the estimator's defaults."""
+    o = dict(spec.hyperparameters)
+    for name in ("dropout", "predictor_dropout", "warm_up_epochs", "anneal_epochs"):
+        o.pop(name, None)
+    shared = {
+        "context_share": tuple(o.pop("context_share")),
+        "target_share": tuple(o.pop("target_share")),
+        "batch_size": o.pop("batch"),
+        "epochs": spec.epochs,
+        "check_every": spec.check_every,
+        "patience": spec.patience,
+        "predictor_depth": spec.predictor_depth,
+        "warm_up_share": spec.warm_up_epochs / spec.epochs,
+        **spec.open_details,
+        "device": device,
+        "random_state": spec.seed,
+    }
+    if spec.model == "t_jepa":
+        return TJEPA(momentum=(o.pop("ema"), 1.0), **o, **shared)
+    return VarTJEPA(**o, **shared)
+
+
+def fit_on_all_rows(
+    estimator: TableEstimator,
+    spec: Pretraining,
+    table: pa.Table,
+    labels: NDArray,  # type: ignore[type-arg]  # (N,) class numbers
+    classes: int,
+    split: Split,
+    on_epoch: OnEpoch = lambda record: None,
+) -> None:
+    """Fit in place; the labels of ``split.test`` are not read."""
+    e = estimator
+    check_parameters(e)
+    table = to_arrow(e, table, reset=True)
+    codec = TableCodec.fit(table, e.column_kinds, scaling=e.scaling, max_levels=e.max_levels)
+    rows = e._rows(codec.encode(table))
+    device = rows.num.device
+    e.seed_ = int(check_random_state(e.random_state).randint(2**31 - 1))
+    with seeded_weights(e.seed_):
+        model = e._build(table_shape(codec)).to(device)
+    settings = e._training_settings(len(rows))
+    if spec.model == "var_t_jepa":
+        settings = replace(settings, anneal_epochs=spec.anneal_epochs)
+    known, held_out = (torch.as_tensor(part) for part in (split.train, split.validation))
+    selection = FilteredProbe(
+        take_rows(rows, known.to(device)),
+        torch.as_tensor(labels[split.train], device=device),
+        take_rows(rows, held_out.to(device)),
+        torch.as_tensor(labels[split.validation], device=device),
+        classes,
+        spec.probe,
+        e.seed_,
+        e._discard,
+    )
+    result = train(e._objective(model), rows, settings, selection, e.seed_, on_epoch)
+    e.codec_, e.model_ = codec, model.cpu()
+    e.history_ = result.history
+    e.best_epoch_ = result.best_epoch
+    e.selected_by_ = selection.name
+    e.collapse_ = result.collapse

@@ -1,0 +1,262 @@
+"""Which uncertainty finds ambiguous rows, and which finds errors (Appendix B.3, Figure 3).
+
+    varjepa reproduce uncertainty --out DIR [--datasets sim mnist]
+
+Latent scores and post-hoc baselines on the same frozen embeddings, judged twice:
+
+``shared``  every score on the errors of one perceptron. AURCs can be compared only so. Beyond the
+            paper: all latent scores, the perceptron's own entropy and confidence, two scores that
+            are combined from others on the validation rows, random abstention, and an oracle.
+``paper``   each score on the errors of its own classifier: the linear probe's for the latent
+            score, entropy and MSP; the vote of 20 dropout passes; the vote of the ensemble.
+
+A run takes five perceptrons of its own: the ensemble, whose first member is the shared classifier
+and the one with dropout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from varjepa.downstream import FIGURE_PROBE, PREDICTORS, Inputs, Tokens
+from varjepa.environment import describe_environment
+from varjepa.evaluation.ambiguity import auroc_of_ambiguous, spearman
+from varjepa.evaluation.combination import fit_combined_score
+from varjepa.evaluation.posthoc import mean_probabilities, one_minus_msp, predictive_entropy
+from varjepa.evaluation.selective import selective_scores
+from varjepa.experiments.cells import (
+    fit_on,
+    fit_options,
+    fit_probe_of_figure,
+    predictor_settings,
+    wrong_rows,
+)
+from varjepa.experiments.downstream import learn, score_name
+from varjepa.experiments.embeddings import SCORES, Embedded, Say
+from varjepa.experiments.example_images import example_images
+from varjepa.experiments.pretraining import FULL, Scale, pretraining
+from varjepa.experiments.representations import Workbench
+from varjepa.experiments.results import Layout, ResultFile, Row, plain
+from varjepa.experiments.tabular_settings import Setting
+from varjepa.files import make_folder, only_writer
+
+FILE = "uncertainty.json"
+ROWS_FILE = "uncertainty_rows.json"
+
+MEMBERS = 5
+"""perceptrons of an ensemble"""
+PASSES = 20
+"""of Monte Carlo dropout"""
+
+LATENT = "latent"
+"""the paper's row: the latent score that the setting ranks by"""
+POSTHOC = ("probe entropy", "probe msp", "mc dropout", "deep ensemble")
+"""the paper's baselines"""
+OWN = ("own entropy", "own msp")
+"""of the shared classifier"""
+COMBINED = ("combined", "combined with ensemble")
+"""latent scores with the classifier's confidence; these with ensemble and dropout as well"""
+BOUNDS = ("random", "oracle")
+
+SHARED_SCORES = (*SCORES, *POSTHOC, *OWN, *COMBINED, *BOUNDS)
+PAPER_SCORES = (LATENT, *POSTHOC)
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class UncertaintyPlan:
+    """Which embeddings are looked at."""
+
+    datasets: Sequence[str] = ("sim", "mnist")
+    settings: Sequence[Setting] = ("paper",)
+    runs: int = 5
+    """ensembles, each with a shared classifier"""
+    embeddings: int = 1
+    scale: Scale = FULL
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Scores of some rows, with the mistakes of one classifier on them."""
+
+    scores: Mapping[str, Floats]
+    wrong: Floats
+
+
+def reproduce_uncertainty(
+    folder: Path, plan: UncertaintyPlan, device: str = "auto", say: Say = lambda line: None
+) -> tuple[ResultFile, ResultFile]:
+    """Compute whatever run is not in the folder yet, saving after each."""
+    make_folder(folder)
+    with only_writer(folder):
+        table, per_row = open_uncertainty(folder, plan.scale)
+        for dataset in plan.datasets:
+            bench = Workbench(folder, dataset, plan.scale, device, say)
+            for setting in plan.settings:
+                for embedding_seed in range(plan.embeddings):
+                    about: Row = {
+                        "dataset": dataset,
+                        "setting": setting,
+                        "embedding_seed": embedding_seed,
+                    }
+                    missing = [s for s in range(plan.runs) if not table.has(**about, seed=s)]
+                    if missing or not per_row.has(**about):
+                        study = Study(bench, setting, embedding_seed)
+                        if not per_row.has(**about):
+                            per_row.add([{**about, **study.per_row()}])
+                        for seed in missing:
+                            rows = [{**about, **row} for row in study.run(seed)]
+                            table.add(rows)
+                            say(f"{dataset}, {setting}: uncertainty, run {seed}")
+    return table, per_row
+
+
+def open_uncertainty(folder: Path, scale: Scale) -> tuple[ResultFile, ResultFile]:
+    """``uncertainty.json``, and the rows behind the figures in ``uncertainty_rows.json``."""
+
+    def settings(row: Row) -> dict[str, Any]:
+        spec = pretraining(
+            row["dataset"], "var_t_jepa", row["setting"], scale, row["embedding_seed"]
+        )
+        return {
+            "pretraining": plain(spec),
+            "classifier": predictor_settings("mlp", True, scale),
+            "probe": plain(FIGURE_PROBE),
+            "members": MEMBERS,
+            "passes": PASSES,
+        }
+
+    about = ("dataset", "setting", "embedding_seed")
+    metrics = ("spearman", "auroc", "aurc", "augrc", "error_rate", "environment")
+    table = Layout((*about, "arrangement", "score", "seed"), metrics, settings)
+    per_row = Layout(about, ("score", "uncertainty", "ambiguity", "wrong"), settings)
+    return ResultFile(folder / FILE, table), ResultFile(folder / ROWS_FILE, per_row)
+
+
+class Study:
+    """The classifiers of one embedding, and what they say."""
+
+    def __init__(self, bench: Workbench, setting: Setting, embedding_seed: int) -> None:
+        self.bench = bench
+        self.data, self.split = bench.data, bench.split
+        self.embedded: Embedded = learn(bench, "var_t_jepa", setting, embedding_seed)
+        self.latent = score_name(bench, setting, embedding_seed)
+        self.inputs = Inputs(tokens=Tokens(self.embedded.tokens, standardise=True))
+        self.options = fit_options(PREDICTORS["mlp"], bench.scale, bench.device)
+
+    def run(self, seed: int) -> list[Row]:
+        """All scores of one run in both arrangements."""
+        members = range(MEMBERS * seed, MEMBERS * (seed + 1))
+        probe, probe_inputs = fit_probe_of_figure(
+            self.embedded, self.data, self.split, [members[0]], self.bench.device
+        )
+        networks = fit_on(
+            PREDICTORS["mlp"], self.inputs, self.data, self.split, list(members), self.options
+        )
+
+        def ask(rows: Rows) -> dict[str, NDArray[np.float32]]:
+            several = networks.predict(self.inputs, rows)  # (members, n, classes)
+            dropout = networks.predict_with_dropout(self.inputs, PASSES, rows)[:, 0]
+            return {
+                "probe": probe.predict(probe_inputs, rows)[0],
+                "own": several[0],
+                "mc dropout": dropout,  # (passes, n, classes)
+                "deep ensemble": several,
+            }
+
+        held_out = self._shared(self.split.validation, ask(self.split.validation))
+        answers = ask(self.split.test)
+        shared = self._shared(self.split.test, answers)
+        with_combined = {**shared.scores, **combine(held_out, shared)}
+        wrong = shared.wrong
+        bounds = {"random": np.zeros(len(wrong)), "oracle": wrong}
+        origin = {"seed": seed, "environment": describe_environment(self.options.device)}
+        rows = [
+            self._row("shared", name, score, wrong, origin)
+            for name, score in {**with_combined, **bounds}.items()
+        ]
+        for name in PAPER_SCORES:
+            source = "probe" if name in (LATENT, "probe entropy", "probe msp") else name
+            vote = mean_probabilities(answers[source])
+            score = shared.scores[self.latent if name == LATENT else name]
+            mistakes = wrong_rows(vote, self.data, self.split.test)
+            rows.append(self._row("paper", name, score, mistakes, origin))
+        return rows
+
+    def per_row(self) -> Row:
+        """What the figures show: the latent score, u and the probe's errors of the test rows."""
+        test = self.split.test
+        probe, inputs = fit_probe_of_figure(
+            self.embedded, self.data, self.split, [0], self.bench.device
+        )
+        wrong = wrong_rows(probe.predict(inputs, test)[0], self.data, test)
+        truth = self.data.ambiguity
+        found: Row = {
+            "score": self.latent,
+            "uncertainty": _digits(self.embedded.scores[self.latent][test]),
+            "ambiguity": None if truth is None else _digits(truth[test]),
+            "wrong": wrong.astype(int).tolist(),
+        }
+        if self.data.name == "mnist" and truth is not None:
+            found["images"] = example_images(self.data.table, truth, test)
+        return found
+
+    def _shared(self, rows: Rows, answers: Mapping[str, NDArray[np.float32]]) -> Judged:
+        """Every score of some rows that needs no fitting, on the shared classifier's mistakes."""
+        scores = {name: score[rows] for name, score in self.embedded.scores.items()}
+        scores["probe entropy"] = predictive_entropy(answers["probe"])
+        scores["probe msp"] = one_minus_msp(answers["probe"])
+        scores["mc dropout"] = predictive_entropy(answers["mc dropout"])
+        scores["deep ensemble"] = predictive_entropy(answers["deep ensemble"])
+        scores["own entropy"] = predictive_entropy(answers["own"])
+        scores["own msp"] = one_minus_msp(answers["own"])
+        return Judged(scores, wrong_rows(answers["own"], self.data, rows))
+
+    def _row(self, arrangement: str, name: str, score: Floats, wrong: Floats, origin: Row) -> Row:
+        found = asdict(selective_scores(wrong, score))
+        truth = None if self.data.ambiguity is None else self.data.ambiguity[self.split.test]
+        asked = truth is not None and name != "oracle"  # it knows errors, not ambiguity
+        return {
+            "arrangement": arrangement,
+            "score": name,
+            "latent": self.latent if name == LATENT else None,
+            "spearman": _round(spearman(score, truth)) if asked and truth is not None else None,
+            "auroc": _round(auroc_of_ambiguous(score, truth))
+            if asked and truth is not None
+            else None,
+            **{key: _round(value) for key, value in found.items()},
+            **origin,
+        }
+
+
+def combine(held_out: Judged, test: Judged) -> dict[str, Floats]:
+    """The combined scores of the test rows, learned from the validation rows' errors."""
+    latent = [name for name in SCORES if name.endswith(" mean")]
+    parts: Mapping[str, Sequence[str]] = {
+        COMBINED[0]: [*latent, "own msp"],
+        COMBINED[1]: [*latent, "own msp", "mc dropout", "deep ensemble"],
+    }
+
+    def columns(judged: Judged, names: Sequence[str]) -> Floats:
+        return np.stack([judged.scores[name] for name in names], axis=1)
+
+    return {
+        title: fit_combined_score(columns(held_out, names), held_out.wrong)(columns(test, names))
+        for title, names in parts.items()
+    }
+
+
+def _round(value: float) -> float | None:
+    return round(value, 6) if np.isfinite(value) else None
+
+
+def _digits(values: Floats) -> list[float]:
+    return [float(f"{value:.6g}") for value in values]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from varjepa.cli import bench, datasets, shell, studies, tables
+from varjepa.cli import bench, datasets, evaluate, paper, shell, studies, tables
 from varjepa.version import __version__
 
 app = typer.Typer(
@@ -16,7 +16,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 tables.add_commands(app)
+app.command("evaluate", cls=shell.ListCommand)(evaluate.evaluate)
 app.command("datasets")(datasets.datasets)
+paper.add_commands(studies.reproduce)
 app.add_typer(studies.reproduce, name="reproduce")
 app.add_typer(bench.bench, name="bench")
 

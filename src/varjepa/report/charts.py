@@ -237,6 +237,44 @@ def draw_risk_coverage(
     return _svg(draw, (5.4, 3.6), key=key, label=label)
 
 
+def draw_lines(
+    x: Floats,
+    lines: Sequence[tuple[Floats, Floats]],
+    strokes: Sequence[Stroke],
+    axes_labels: tuple[str, str],
+    *,
+    key: str,
+    label: str,
+) -> str:
+    """Heights with error bars (NaN: none) over a few places that are named on a log axis."""
+
+    def draw(axes: Axes) -> None:
+        from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+        for (heights, errors), stroke in zip(lines, strokes, strict=True):
+            axes.errorbar(
+                x,
+                heights,
+                yerr=errors,
+                color=stroke.colour,
+                linewidth=stroke.width,
+                linestyle=(0, stroke.dashes) if stroke.dashes else "-",
+                marker="o",
+                markersize=4,
+                capsize=3,
+                elinewidth=1.2,
+            )
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(FixedLocator(x.tolist()))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlabel(axes_labels[0])
+        axes.set_ylabel(axes_labels[1])
+        axes.grid()
+
+    return _svg(draw, (5.4, 3.6), key=key, label=label)
+
+
 def _scatter(
     axes: Axes, x: Floats, y: Floats, corners: Corners, *, points: int, **colours: Any
 ) -> None:

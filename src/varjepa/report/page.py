@@ -145,6 +145,28 @@ class ResultTable:
 
 
 @dataclass(frozen=True, eq=False)
+class LineChart:
+    """Means with error bars over a few places of a log axis, a line each."""
+
+    title: str
+    """a heading"""
+    x: Sequence[float]
+    """(P,) places, positive; each is a tick"""
+    x_label: str
+    """what they are; our own words, since matplotlib writes them"""
+    y_label: str
+    """what is measured; our own words"""
+    series: Mapping[str, Sequence[tuple[float, float]]]
+    """by name, a (mean, error) for each place"""
+    note: str = ""
+    """what to read off"""
+
+    def __post_init__(self) -> None:
+        for name, values in self.series.items():
+            _check_lengths(f"line {name}", len(values), "places", len(self.x))
+
+
+@dataclass(frozen=True, eq=False)
 class ReportPage:
     """A page; whatever is empty or None is left out."""
 
@@ -156,6 +178,8 @@ class ReportPage:
     """large numbers at the top"""
     tables: Sequence[ResultTable] = ()
     """plain tables, a section each"""
+    charts: Sequence[LineChart] = ()
+    """line charts, a section each"""
     curve: TrainingCurve | None = None
     """how training went"""
     map: EmbeddingMap | None = None
@@ -193,12 +217,30 @@ def render_page(page: ReportPage) -> str:
     return environment.from_string(source).render(
         page=page,
         tables=[(table, _numeric_columns(table)) for table in page.tables if table.rows],
+        charts=[_chart_view(chart, i) for i, chart in enumerate(page.charts) if chart.series],
         curve=_curve_view(page.curve),
         map=_map_view(page.map),
         risk=_risk_view(page.risk_coverage),
         row_shares=_shares([row.uncertainty for row in page.uncertain_rows]),
         cell_shares=_cell_shares(page.uncertain_rows),
     )
+
+
+def _chart_view(chart: LineChart, number: int) -> dict[str, Any]:
+    """The figure and its legend."""
+    strokes = charts.curve_strokes(list(chart.series))
+    lines = [np.asarray(values, dtype=float).reshape(-1, 2).T for values in chart.series.values()]
+    svg = charts.draw_lines(
+        np.asarray(chart.x, dtype=float),
+        [(heights, errors) for heights, errors in lines],
+        strokes,
+        (chart.x_label, chart.y_label),
+        key=f"chart{number}",
+        label=f"{chart.y_label} over {chart.x_label}: "
+        + ", ".join(_shorten(name) for name in chart.series),
+    )
+    legend = list(zip(chart.series, strokes, strict=True))
+    return {"title": chart.title, "note": chart.note, "legend": legend, "svg": _trusted(svg)}
 
 
 def _curve_view(curve: TrainingCurve | None) -> dict[str, Any] | None:

@@ -1,0 +1,104 @@
+"""``varjepa evaluate``: what representations and uncertainties are worth on a user's own table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+from rich.table import Table as PrintedTable
+from rich.text import Text
+
+from varjepa.cli.shell import console, positive, seed_number
+from varjepa.cli.tables import Device, Seed, Table, parse_kind
+from varjepa.downstream import PREDICTORS
+from varjepa.errors import InputError, Interrupted
+from varjepa.evaluate import EvaluateSettings, run_evaluation
+from varjepa.evaluate.page import build_page
+from varjepa.evaluate.settings import REPRESENTATIONS, Task
+from varjepa.evaluate.tables import main_tables
+from varjepa.report.page import ResultTable, write_page
+from varjepa.report.simulation import check_can_draw
+from varjepa.tables import read_table
+
+
+def evaluate(
+    table: Table,
+    target: Annotated[str, typer.Option(help="Column to predict.")],
+    out: Annotated[
+        Path,
+        typer.Option(help="Folder for report.html and evaluate.json; finished parts are kept."),
+    ] = Path("evaluation"),
+    representations: Annotated[
+        list[str] | None, typer.Option(help=f"Default: {', '.join(REPRESENTATIONS)}.")
+    ] = None,
+    predictors: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Of {', '.join(PREDICTORS)}. Default: linear_probe, mlp, xgboost (if installed)."
+        ),
+    ] = None,
+    task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
+    runs: Annotated[int, typer.Option(help="Trainings of each predictor.")] = 3,
+    epochs: Annotated[
+        int | None, typer.Option(help="Of T-JEPA and Var-T-JEPA. Default: as the table needs.")
+    ] = None,
+    transductive: Annotated[
+        bool, typer.Option(help="Fit representations on all rows, without labels, as the paper.")
+    ] = False,
+    labels_pick_checkpoint: Annotated[
+        bool, typer.Option(help="Training labels choose the epoch that is kept.")
+    ] = False,
+    kind: Annotated[
+        list[str] | None, typer.Option(help="Override a column's kind, e.g. zip=categorical.")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(help="Use this many rows, drawn at random. Default: all.")
+    ] = None,
+    device: Device = "auto",
+    seed: Seed = 0,
+) -> None:
+    """Compare raw features with embeddings on a table of your own, with a report."""
+    settings = EvaluateSettings(
+        target=target,
+        task=cast("Task", task),
+        representations=tuple(representations or REPRESENTATIONS),
+        predictors=tuple(predictors or ()),
+        runs=positive("--runs", runs),
+        epochs=None if epochs is None else positive("--epochs", epochs),
+        transductive=transductive,
+        labels_pick_checkpoint=labels_pick_checkpoint,
+        kinds=tuple(parse_kind(word) for word in kind or []),
+        rows=None if rows is None else positive("--rows", rows),
+        device=device,
+        seed=seed_number(seed),
+    )
+    check_can_draw()
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file, not a folder")
+    try:
+        found = run_evaluation(read_table(table), table.name, out, settings, say=_say, verbose=True)
+    except KeyboardInterrupt as stop:
+        raise Interrupted(
+            f"interrupted; finished parts are in {out}, and the same command goes on from there"
+        ) from stop
+    page = build_page(found)
+    for result in main_tables(found):
+        console.print()
+        console.print(printed(result))
+    write_page(page, out / "report.html")
+    _say(f"\nreport: {out / 'report.html'}")
+
+
+def printed(table: ResultTable) -> PrintedTable:
+    """A result table for the terminal; words from the data are text, never markup."""
+    shown = PrintedTable(title=Text(table.title, style="bold"), title_justify="left", box=None)
+    for i, column in enumerate(table.columns):
+        shown.add_column(Text(column), justify="left" if i == 0 else "right")
+    for row in table.rows:
+        shown.add_row(*(Text(cell) for cell in row))
+    return shown
+
+
+def _say(line: str) -> None:
+    console.print(Text(line), soft_wrap=True)

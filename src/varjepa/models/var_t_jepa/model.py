@@ -13,7 +13,7 @@ from varjepa.models.var_t_jepa.context_decoder import ContextDecoder
 from varjepa.models.var_t_jepa.context_encoder import ContextEncoder
 from varjepa.models.var_t_jepa.decoder import Decoded
 from varjepa.models.var_t_jepa.imputer import Imputer
-from varjepa.models.var_t_jepa.predictor import Predictor
+from varjepa.models.var_t_jepa.predictor import Predictor, pick
 from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
 from varjepa.models.var_t_jepa.target_decoder import TargetDecoder
 from varjepa.models.var_t_jepa.target_posterior import TargetPosterior
@@ -203,11 +203,7 @@ def take(q: DiagonalGaussian, noise: Tensor | None) -> Tensor:
 
 def at_features(q: DiagonalGaussian, index: Tensor) -> DiagonalGaussian:
     """Q's tokens at the given features.  # (B, D, d), (B, K, M) → (B, K, M, d)"""
-    flat = index.flatten(1).unsqueeze(-1).expand(-1, -1, q.mean.shape[-1])  # (B, K · M, d)
-    shape = (*index.shape, q.mean.shape[-1])
-    return DiagonalGaussian(
-        q.mean.gather(1, flat).view(shape), q.log_var.gather(1, flat).view(shape)
-    )
+    return DiagonalGaussian(*(pick(value, index) for value in (q.mean, q.log_var)))
 
 
 def on_grid(p: DiagonalGaussian, masks: FeatureMasks, features: int) -> DiagonalGaussian:

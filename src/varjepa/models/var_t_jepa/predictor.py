@@ -45,7 +45,9 @@ class Predictor(nn.Module):
         ``target (B, K, M_trg)`` → ``(B, K, M_trg, d)``.
         """
         rows, views, size = target.shape
-        at_context, at_target = self._positions(context, target)
+        position = self.position.expand(rows, -1, -1)  # (B, D, width)
+        at_context = pick(position, context.unsqueeze(1)).squeeze(1)
+        at_target = pick(position, target)
         at_known = torch.cat([self.cls_position.expand(rows, -1, -1), at_context], dim=1)
         from_z = self.z_token(z).unsqueeze(1)  # (B, 1, width)
         known = self.context_token(s_x) + from_z + at_known  # (B, S, width)
@@ -59,18 +61,17 @@ class Predictor(nn.Module):
         )
         return self.head(hidden.view(rows, views, size, -1))
 
-    def _positions(self, context: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Position vectors of both index sets, by a gather: its gradient needs no sort.
 
-        Shape: ``(B, M_ctx)``, ``(B, K, M_trg)`` → ``(B, M_ctx, width)``, ``(B, K, M_trg, width)``.
-        """
-        index = torch.cat([context, target.flatten(1)], dim=1).unsqueeze(-1)
-        position = self.position.expand(len(context), -1, -1)
-        found = position.gather(1, index.expand(-1, -1, position.shape[-1]))
-        at_context, at_target = found.split(
-            [context.shape[1], index.shape[1] - context.shape[1]], 1
-        )
-        return at_context, at_target.view(*target.shape, -1)
+def pick(tokens: Tensor, index: Tensor) -> Tensor:
+    """Every view's tokens at its own features, by a gather: its gradient needs no sort.
+
+    Views are gathered apart. One gather for all of them would add up the gradients of features that
+    several views share in whatever order a GPU's threads arrive.
+
+    Shape: ``tokens (B, D, width)``, ``index (B, K, M)`` → ``(B, K, M, width)``.
+    """
+    apart = tokens.unsqueeze(1).expand(-1, index.shape[1], -1, -1)
+    return apart.gather(2, index.unsqueeze(-1).expand(-1, -1, -1, tokens.shape[-1]))
 
 
 def _sequence_valid(

@@ -18,6 +18,9 @@ import typer
 from tests.experiments.tiny import TINY, sim_under_any_name
 from varjepa.cli import paper, shell
 
+# trained for an epoch or two
+pytestmark = pytest.mark.filterwarnings("ignore:the latents have collapsed")
+
 Captured = pytest.CaptureFixture[str]
 
 

@@ -29,6 +29,9 @@ from varjepa.experiments.downstream import DownstreamPlan
 from varjepa.experiments.merging import merge_folders
 from varjepa.experiments.results import ResultFile
 
+# trained for an epoch or two
+pytestmark = pytest.mark.filterwarnings("ignore:the latents have collapsed")
+
 PLAN = DownstreamPlan(
     datasets=("sim",),
     representations=("raw", "var_t_jepa"),

@@ -16,6 +16,9 @@ from varjepa.experiments import sensitivity as study
 from varjepa.experiments.pretraining import FULL, pretraining
 from varjepa.experiments.sensitivity import SensitivityPlan
 
+# trained for an epoch or two
+pytestmark = pytest.mark.filterwarnings("ignore:the latents have collapsed")
+
 PLAN = SensitivityPlan(
     columns={"weights": ["Base", "High KL"], "architecture": ["Narrow"]},
     predictors=("mlp",),

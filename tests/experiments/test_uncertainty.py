@@ -26,6 +26,9 @@ from varjepa.experiments.embeddings import SCORES
 from varjepa.experiments.example_images import example_images
 from varjepa.experiments.uncertainty import Judged, UncertaintyPlan
 
+# trained for an epoch or two
+pytestmark = pytest.mark.filterwarnings("ignore:the latents have collapsed")
+
 PLAN = UncertaintyPlan(datasets=("sim",), settings=("paper", "ours"), runs=1, scale=TINY)
 
 

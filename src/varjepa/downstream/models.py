@@ -50,7 +50,7 @@ class FitOptions:
     """where networks train; trees use the CPU"""
     at_once: int | None = None
     """seeds in one stack; None takes as many as are worth it"""
-    graphs: bool = False
+    graphs: bool = True
     """on a GPU, replay the training step as a CUDA graph where all rows fit there"""
 
 

@@ -39,6 +39,7 @@ from varjepa.tables import Kind as ColumnKind
 from varjepa.training.alarm import CollapseReport
 from varjepa.training.objectives import Objective
 from varjepa.training.progress import listening
+from varjepa.training.selection import Selection
 from varjepa.training.settings import Precision, TrainingSettings
 from varjepa.training.trainer import Record, train
 
@@ -121,15 +122,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
 
         Labels may be missing (None, NaN) for some rows, which are then learned from all the same.
         """
-        check_parameters(self)
-        table = to_arrow(self, X, reset=True)
-        codec = TableCodec.fit(
-            table, self.column_kinds, scaling=self.scaling, max_levels=self.max_levels
-        )
-        rows = self._rows(codec.encode(table))
-        self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-        with seeded_weights(self.seed_):
-            model = self._build(table_shape(codec)).to(rows.num.device)
+        codec, rows = self._begin(X)
         training, validation = hold_out(rows, self.validation_share, self.seed_)
         settings = self._training_settings(len(training))
         selection = make_selection(
@@ -137,16 +130,44 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         )
         log_dir = None if self.log_dir is None else Path(self.log_dir)
         with listening(bool(self.verbose), log_dir, self.tensorboard) as listeners:
-            result = train(
-                self._objective(model),
-                take_rows(rows, training),
-                settings,
-                selection,
-                self.seed_,
-                listeners.on_epoch,
-                listeners.on_step,
-                row_numbers=training,
+            self._learn(
+                codec, rows, training, settings, selection, listeners.on_epoch, listeners.on_step
             )
+        return self
+
+    def _begin(self, X: Any) -> tuple[TableCodec, Rows]:
+        """The table as tensors, with a codec fitted to it; this fit's seed."""
+        check_parameters(self)
+        table = to_arrow(self, X, reset=True)
+        codec = TableCodec.fit(
+            table, self.column_kinds, scaling=self.scaling, max_levels=self.max_levels
+        )
+        self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
+        return codec, self._rows(codec.encode(table))
+
+    def _learn(
+        self,
+        codec: TableCodec,
+        rows: Rows,
+        training: Tensor,
+        settings: TrainingSettings,
+        selection: Selection,
+        on_epoch: Callable[[Record], None] = lambda record: None,
+        on_step: Callable[[int, int], None] = lambda step, total: None,
+    ) -> None:
+        """Train on the rows whose numbers are ``training``; only then is anything kept."""
+        with seeded_weights(self.seed_):
+            model = self._build(table_shape(codec)).to(rows.num.device)
+        result = train(
+            self._objective(model),
+            take_rows(rows, training),
+            settings,
+            selection,
+            self.seed_,
+            on_epoch,
+            on_step,
+            row_numbers=training,
+        )
         # codec and model together, and only now: a fit that failed leaves no half-fitted estimator
         self.codec_, self.model_ = codec, model.cpu()
         self.history_ = result.history
@@ -157,9 +178,8 @@ class TableEstimator(TransformerMixin, BaseEstimator):
             warnings.warn(
                 f"the latents have collapsed: {result.collapse.active_units:.1f} of {self.d} "
                 f"dimensions per column vary across rows; {self._remedy}",
-                stacklevel=2,
+                stacklevel=3,
             )
-        return self
 
     # --- reading
 

@@ -11,22 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
 from varjepa.datasets.dataset import Split
 from varjepa.estimators import TJEPA, VarTJEPA
 from varjepa.estimators.base import TableEstimator
-from varjepa.estimators.frames import to_arrow
-from varjepa.estimators.parameters import check_parameters, table_shape
 from varjepa.experiments.pretraining import Pretraining
 from varjepa.models.var_t_jepa.embedding import take_rows
-from varjepa.randomness import seeded_weights
-from varjepa.tables import TableCodec
 from varjepa.training.selection import FilteredProbe
-from varjepa.training.trainer import Record, train
+from varjepa.training.trainer import Record
 
 OnEpoch = Callable[[Record], None]
 
@@ -58,21 +54,15 @@ def fit_on_all_rows(
     estimator: TableEstimator,
     spec: Pretraining,
     table: pa.Table,
-    labels: NDArray,  # type: ignore[type-arg]  # (N,) class numbers
+    labels: NDArray[np.int64],  # (N,)
     classes: int,
     split: Split,
     on_epoch: OnEpoch = lambda record: None,
 ) -> None:
     """Fit in place; the labels of ``split.test`` are not read."""
     e = estimator
-    check_parameters(e)
-    table = to_arrow(e, table, reset=True)
-    codec = TableCodec.fit(table, e.column_kinds, scaling=e.scaling, max_levels=e.max_levels)
-    rows = e._rows(codec.encode(table))
+    codec, rows = e._begin(table)
     device = rows.num.device
-    e.seed_ = int(check_random_state(e.random_state).randint(2**31 - 1))
-    with seeded_weights(e.seed_):
-        model = e._build(table_shape(codec)).to(device)
     settings = e._training_settings(len(rows))
     if spec.model == "var_t_jepa":
         settings = replace(settings, anneal_epochs=spec.anneal_epochs)
@@ -87,9 +77,5 @@ def fit_on_all_rows(
         e.seed_,
         e._discard,
     )
-    result = train(e._objective(model), rows, settings, selection, e.seed_, on_epoch)
-    e.codec_, e.model_ = codec, model.cpu()
-    e.history_ = result.history
-    e.best_epoch_ = result.best_epoch
-    e.selected_by_ = selection.name
-    e.collapse_ = result.collapse
+    everything = torch.arange(len(rows), device=device)
+    e._learn(codec, rows, everything, settings, selection, on_epoch)

@@ -21,6 +21,7 @@ from varjepa.estimators import VarTJEPA
 
 SMALL: dict[str, Any] = {
     "d": 8, "depth": 1, "heads": 2, "ff": 8, "predictor_width": 8, "predictor_depth": 1,
+    "imputer_width": 8, "imputer_depth": 1, "imputer_heads": 2, "imputer_ff": 8,
     "predictor_heads": 2, "predictor_ff": 8, "epochs": 2, "check_every": 1,
 }  # fmt: skip
 

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import torch
 
@@ -30,6 +31,7 @@ from varjepa.models.var_t_jepa.scoring import KINDS
 
 SMALL: dict[str, Any] = {
     "d": 8, "depth": 1, "heads": 2, "ff": 8, "predictor_width": 8, "predictor_depth": 1,
+    "imputer_width": 8, "imputer_depth": 1, "imputer_heads": 2, "imputer_ff": 8,
     "predictor_heads": 2, "predictor_ff": 8, "epochs": 2, "check_every": 1, "random_state": 0,
 }  # fmt: skip
 
@@ -169,7 +171,7 @@ def test_several_imputations_differ(model: VarTJEPA) -> None:
     assert not prior[0]["size"].equals(draws[0]["size"])
 
 
-def test_a_wide_predictor_conditions_on_the_other_columns() -> None:
+def test_imputation_conditions_on_the_other_columns() -> None:
     rng = np.random.default_rng(0)
     n = 2500
     a, b = rng.normal(size=n), rng.normal(size=n)
@@ -177,7 +179,7 @@ def test_a_wide_predictor_conditions_on_the_other_columns() -> None:
     X = pd.DataFrame({"a": a, "b": b, "key": key, "sum": a + b, "code": np.where(a > 0, key, "w")})
     train, test = X[:2000], X[2000:]
     model = VarTJEPA(
-        d=32, depth=2, ff=64, predictor_width=64, epochs=40, batch_size=64, learning_rate=3e-3,
+        d=32, depth=2, ff=64, epochs=40, batch_size=64, learning_rate=3e-3,
         random_state=0,
     ).fit(train)  # fmt: skip
 
@@ -264,6 +266,45 @@ def test_odd_tables(table: pd.DataFrame) -> None:
         assert len(model.impute(table)) == len(table)
 
 
+def test_holes_far_down_a_table_are_filled() -> None:
+    X = pd.DataFrame({"a": np.arange(1100.0), "b": np.arange(1100) % 7})
+    model = quiet_fit(X, epochs=1)
+    holed = X.copy()
+    holed.loc[1050, "a"] = np.nan  # rows are filled a thousand at a time
+    filled = model.impute(holed)
+    assert filled["a"].notna().all()
+    assert filled.drop(index=1050).equals(X.drop(index=1050))
+
+
+def test_a_fit_that_fails_leaves_the_estimator_as_it_was() -> None:
+    model = quiet_fit(frame())
+    before = model.transform(frame())
+    with pytest.raises(InputError, match="too few"):
+        model.fit(pd.DataFrame({"x": np.arange(40.0)}), [1] + [None] * 39)
+    assert model.n_features_in_ == 4
+    assert np.array_equal(model.transform(frame()), before)
+
+
+def test_rows_without_a_label_are_trained_on_and_judge_nothing() -> None:
+    X, y = frame(), np.array(["u", "v"] * 30, dtype=object)
+    y[::3] = None
+    model = quiet_fit(X, epochs=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one epoch does collapse
+        partly = VarTJEPA(**{**SMALL, "epochs": 1}).fit(X, y)
+    assert partly.selected_by_ == "filtered accuracy"
+    assert np.array_equal(partly.transform(X), model.transform(X))  # labels train nothing
+
+
+def test_a_category_of_a_million_levels() -> None:
+    names = pa.array(np.arange(1_000_000)).cast(pa.string())
+    table = pa.table({"id": pc.binary_join_element_wise("u", names, ""), "x": np.arange(1e6)})
+    model = quiet_fit(table, epochs=1, batch_size=1 << 16, max_levels=20)
+    few = table.slice(999_000)
+    with pytest.warns(UserWarning, match=r"treated as missing.*'id'"):
+        assert np.isfinite(model.transform(few)).all()
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
@@ -271,6 +312,11 @@ def test_odd_tables(table: pd.DataFrame) -> None:
         ({"epochs": 0}, "epochs must be a positive number"),
         ({"validation_share": 1.5}, "validation_share"),
         ({"device": "toaster"}, "device 'toaster'"),
+        ({"device": "cpu", "precision": "bfloat16"}, "needs a GPU"),
+        ({"patience": 0}, "patience must be at least 1"),
+        ({"check_every": 0}, "check_every must be at least 1"),
+        ({"context_share": (0.1, 0.2, 0.3)}, "context_share must be two shares"),
+        ({"tensorboard": True}, "tensorboard needs log_dir"),
         ({"column_kinds": {"shoe": "numeric"}}, "'shoe'"),
         ({"scaling": "log"}, "scaling"),
         ({"context_share": (0.9, 0.1)}, "context_share"),

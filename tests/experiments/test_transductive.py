@@ -125,7 +125,7 @@ def test_warm_up_and_annealing_reach_the_trainer(monkeypatch: pytest.MonkeyPatch
     assert rows == ROWS  # all of them
     assert settings.anneal_epochs == (60, 60, 20)
     assert settings.warm_up_epochs == pytest.approx(12)
-    assert (settings.weights.rec, settings.weights.gen) == (0.001, 0.5)
+    assert (estimator.alpha_rec, estimator.alpha_gen) == (0.001, 0.5)
 
 
 @pytest.mark.parametrize("model", ["t_jepa", "var_t_jepa"])

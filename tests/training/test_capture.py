@@ -15,7 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.training.test_trainer import SETTINGS, build, table
+from tests.training.test_trainer import SETTINGS, WEIGHTS, build, table
 from varjepa.masking import MaskSettings, draw_mask_sizes, draw_masks, largest_mask_sizes
 from varjepa.models.var_t_jepa.model import Rows, draw_latent_noise
 from varjepa.training.capture import CapturedStepper, PaddedStepper, room_for
@@ -83,7 +83,7 @@ def test_a_padded_training_learns_as_an_unpadded_one() -> None:
     rows = table(200)  # three batches of 64 and one of 8
     last = []
     for kind in (Stepper, PaddedStepper):
-        stepper = kind(VarTJepaObjective(build(), SETTINGS.weights), rows, SETTINGS, 0)
+        stepper = kind(VarTJepaObjective(build(), WEIGHTS), rows, SETTINGS, 0)
         for _ in range(SETTINGS.epochs):
             stepper.begin_epoch()
             for _ in range(stepper.steps_per_epoch):
@@ -98,7 +98,7 @@ def test_a_padded_training_learns_as_an_unpadded_one() -> None:
 def test_filling_rows_count_nothing() -> None:
     rows = table(65)  # the last batch is one row and 63 copies of it
     settings = replace(SETTINGS, epochs=1)
-    stepper = PaddedStepper(VarTJepaObjective(build(), settings.weights), rows, settings, 0)
+    stepper = PaddedStepper(VarTJepaObjective(build(), WEIGHTS), rows, settings, 0)
     stepper.begin_epoch()
     assert stepper.table_share.sum(1).tolist() == [64.0, 1.0]
     assert stepper.table_index.flatten()[:65].sort().values.tolist() == list(range(65))
@@ -112,7 +112,7 @@ def test_a_recording_is_the_same_training() -> None:
     for kind in (PaddedStepper, CapturedStepper, CapturedStepper):
         rows = table(200)
         rows = Rows(rows.num.cuda(), rows.cat.cuda(), None)
-        stepper = kind(VarTJepaObjective(build().cuda(), settings.weights), rows, settings, 0)
+        stepper = kind(VarTJepaObjective(build().cuda(), WEIGHTS), rows, settings, 0)
         for _ in range(settings.epochs):
             stepper.begin_epoch()
             for _ in range(stepper.steps_per_epoch):

@@ -37,6 +37,7 @@ SMALL = VarTJepaSettings(
     d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2,
     predictor_ff=16, imputer_width=8, imputer_depth=1, imputer_heads=2, imputer_ff=16,
 )  # fmt: skip
+WEIGHTS = ElboWeights(rec=0.1, gen=1.0, kl_sx=1e-4, kl_z=1e-6, kl_sy=1e-5)
 SETTINGS = TrainingSettings(
     epochs=30, batch=64, learning_rate=1e-2, warm_up_epochs=1, check_every=5, masks=MaskSettings()
 )
@@ -56,9 +57,12 @@ def build(seed: int = 0) -> VarTJepa:
 
 
 def run(
-    rows: Rows, settings: TrainingSettings = SETTINGS, seed: int = 0
+    rows: Rows,
+    settings: TrainingSettings = SETTINGS,
+    seed: int = 0,
+    weights: ElboWeights = WEIGHTS,
 ) -> tuple[VarTJepa, TrainingResult]:
-    objective = VarTJepaObjective(build(seed), settings.weights)
+    objective = VarTJepaObjective(build(seed), weights)
     selection = HeldOutObjective(rows, settings.masks, seed)
     return objective.model, train(objective, rows, settings, selection, seed)
 
@@ -70,7 +74,7 @@ def test_training_learns_and_keeps_the_best_look() -> None:
     assert losses[-1] < losses[0] - 0.5
     scores = {r["epoch"]: r["held-out objective"] for r in result.history if "active_units" in r}
     assert result.best_score == max(scores.values()) == scores[result.best_epoch]
-    objective = VarTJepaObjective(model, SETTINGS.weights)
+    objective = VarTJepaObjective(model, WEIGHTS)
     again = HeldOutObjective(rows, SETTINGS.masks, 0).score(objective)
     assert again == pytest.approx(result.best_score, rel=1e-6)
 
@@ -85,16 +89,52 @@ def test_patience_ends_training() -> None:
             return -self.looks
 
     settings = replace(SETTINGS, check_every=1, patience=3)
-    objective = VarTJepaObjective(build(), settings.weights)
+    objective = VarTJepaObjective(build(), WEIGHTS)
     result = train(objective, table(), settings, Falling(), seed=0)
     assert result.best_epoch == 1
     assert len(result.history) == 4
 
 
+def test_a_training_without_a_finite_look_says_so() -> None:
+    class Blind:
+        name = "blind"
+
+        def score(self, objective: Objective) -> float:
+            return math.nan
+
+    objective = VarTJepaObjective(build(), WEIGHTS)
+    with pytest.raises(InputError, match="finite score"):
+        train(objective, table(), replace(SETTINGS, epochs=1), Blind(), seed=0)
+
+
+@pytest.mark.parametrize("name", ["epochs", "batch", "check_every", "patience", "max_bad_steps"])
+def test_settings_that_make_no_sense_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be at least 1"):
+        replace(SETTINGS, **{name: 0})
+
+
+def test_any_number_of_cores_trains_the_same_weights() -> None:
+    rows = table(1200)  # slices of 300 rows
+    ends = []
+    before = torch.get_num_threads()
+    for cores in (1, 2):
+        torch.set_num_threads(cores)
+        try:
+            model, _ = run(rows, replace(SETTINGS, epochs=12, batch=1200))
+        finally:
+            torch.set_num_threads(before)
+        assert all(isinstance(p, torch.nn.Parameter) for p in model.parameters())
+        assert all(p.grad is None for p in model.parameters())
+        ends.append(model.state_dict())
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
 def test_bad_steps_are_skipped_and_counted() -> None:
     rows = table(256)
     rows.num[7, 1] = math.nan
-    model, result = run(rows, replace(SETTINGS, epochs=3))
+    objective, settings = VarTJepaObjective(build(), WEIGHTS), replace(SETTINGS, epochs=3)
+    selection = HeldOutObjective(table(64), settings.masks, 0)
+    model, result = objective.model, train(objective, rows, settings, selection, seed=0)
     assert result.skipped_steps == 3  # one batch of each epoch holds the row
     assert all(p.isfinite().all() for p in model.parameters())
 
@@ -110,7 +150,7 @@ def test_only_bad_steps_end_in_a_sentence_with_row_numbers() -> None:
 def test_row_numbers_are_the_users() -> None:
     rows = table(64)
     rows.num[5, 0] = math.nan
-    objective = VarTJepaObjective(build(), SETTINGS.weights)
+    objective = VarTJepaObjective(build(), WEIGHTS)
     selection = HeldOutObjective(rows, SETTINGS.masks, 0)
     with pytest.raises(InputError, match=r"rows 1005$"):
         train(
@@ -147,7 +187,7 @@ def test_the_same_seed_trains_the_same_weights() -> None:
 def test_filtered_probe_discards_the_uncertain() -> None:
     rows = table()
     labels = rows.cat[:, 0] - 1
-    objective = VarTJepaObjective(run(rows)[0], SETTINGS.weights)
+    objective = VarTJepaObjective(run(rows)[0], WEIGHTS)
     probe = ProbeSettings(epochs=30, batch=64, learning_rate=1e-2, weight_decay=0.0, hidden=0)
 
     def accuracy(discard: float, truth: Tensor) -> float:
@@ -165,8 +205,7 @@ COLLAPSED = ElboWeights(rec=0.0, gen=0.0, kl_sx=1.0, kl_z=1.0, kl_sy=1.0)
 def test_the_alarm_rings_on_a_planted_collapse_only(seed: int) -> None:
     _, healthy = run(table(seed=seed), seed=seed)
     assert not healthy.collapse.collapsed, healthy.collapse
-    planted = replace(SETTINGS, weights=COLLAPSED)
-    _, collapsed = run(table(seed=seed), planted, seed=seed)
+    _, collapsed = run(table(seed=seed), seed=seed, weights=COLLAPSED)
     assert collapsed.collapse.collapsed, collapsed.collapse
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
@@ -93,11 +94,10 @@ def trainer_step(task: Task) -> Iterator[StepFunction]:
     settings = TrainingSettings(
         epochs=1000,
         batch=len(task.rows),
-        weights=ElboWeights(),
         masks=task.masks,
         anneal_epochs=(0, 0, 0),
     )
-    objective = VarTJepaObjective(task.model, settings.weights)
+    objective = VarTJepaObjective(task.model, ElboWeights())
     with make_stepper(objective, take_rows(task.rows, many), settings, task.seed) as stepper:
         stepper.begin_epoch()
 
@@ -175,18 +175,16 @@ def _bench_shape(
     def task() -> Task:
         return make_task(name, device, mask_sizes, seed, batch)
 
-    def reference(t: Task) -> AbstractContextManager[StepFunction]:
-        return reference_step(t, with_dropout)
-
+    plain: Contender = partial(reference_step, with_dropout=with_dropout)
     arguments = (name, device, mask_sizes, seed, batch)
-    peaks = [peak_mb(_step_growth, (kind, *arguments), device) for kind in (reference_step, ours)]
-    kernels, reference_kernels = (count_kernels(kind(task()), device) for kind in (ours, reference))
+    peaks = [peak_mb(_step_growth, (kind, *arguments), device) for kind in (plain, ours)]
+    kernels, reference_kernels = (count_kernels(kind(task()), device) for kind in (ours, plain))
     flops = step_flops(task())
     o, rows = task().shape, len(task().rows)
     tokens = min(1 << 14, rows * (o.table.features + 6))
     rate = gemm_rate(tokens, o.model.d, o.model.ff, device)
     with ExitStack() as stack:
-        steps = [stack.enter_context(kind(task())) for kind in (reference, ours)]
+        steps = [stack.enter_context(kind(task())) for kind in (plain, ours)]
         reference_s, ours_s = race(steps, repeats, device)
     embed_rows_per_s, reference_embed_rows_per_s = _race_embeddings(task(), repeats, device)
     return {
@@ -195,6 +193,8 @@ def _bench_shape(
         "batch": rows,
         "mask_sizes": mask_sizes,
         "reference_dropout": with_dropout,
+        "reference_precision": "float32",
+        "precision": "float32" if device == "cpu" else "bfloat16",
         "repeats": repeats,
         "reference_ms": round(reference_s * 1e3, 2),
         "ours_ms": round(ours_s * 1e3, 2),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from varjepa.cli import bench, datasets, evaluate, paper, shell, studies, tables
+from varjepa.cli import bench, datasets, evaluate, everything, paper, report, shell, studies, tables
 from varjepa.version import __version__
 
 app = typer.Typer(
@@ -19,7 +19,9 @@ tables.add_commands(app)
 app.command("evaluate", cls=shell.ListCommand)(evaluate.evaluate)
 app.command("datasets")(datasets.datasets)
 paper.add_commands(studies.reproduce)
+studies.reproduce.command("all", cls=shell.ListCommand)(everything.everything)
 app.add_typer(studies.reproduce, name="reproduce")
+app.command("report")(report.report)
 app.add_typer(bench.bench, name="bench")
 
 

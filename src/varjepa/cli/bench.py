@@ -14,7 +14,6 @@ from varjepa.cli.studies import known_variants
 from varjepa.errors import InputError
 from varjepa.estimators.parameters import pick_device
 from varjepa.files import make_folder, write_json
-from varjepa.networks.row_slices import keep_freed_memory
 
 bench = typer.Typer(cls=ListGroup, invoke_without_command=True)
 
@@ -43,8 +42,6 @@ def bench_steps_command(
     sizes = _mask_sizes(mask_sizes)
     kind = pick_device(device).type
     _check_json(json)
-    if kind == "cpu":
-        keep_freed_memory()
     rows: list[dict[str, Any]] = []
     for shape in shapes or ["adult"]:
         rows += bench_steps(

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from typer.core import TyperCommand, TyperGroup
 
 from varjepa.errors import InputError, Interrupted
+from varjepa.networks.row_slices import keep_freed_memory
 
 UsageError: Any = typer.BadParameter.__base__  # Typer may bring its own copy of Click
 
@@ -55,6 +56,7 @@ def _spread(params: list[Any], args: list[str]) -> list[str]:
 
 def run(app: typer.Typer, arguments: list[str] | None) -> None:
     """Run the command and leave with its exit code."""
+    keep_freed_memory()
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning

@@ -9,10 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from varjepa.cli.paper import keeping
 from varjepa.cli.shell import ListCommand, console, positive, progress_bar
 from varjepa.datasets.catalogue import dataset_info
-from varjepa.errors import InputError, Interrupted
+from varjepa.errors import InputError
 from varjepa.experiments.defaults import DefaultsSettings, reproduce_defaults
+from varjepa.experiments.everything import DEFAULTS_DATASETS
 from varjepa.experiments.settings import (
     QUICK_SIMULATION_VARIANTS,
     SIMULATION_VARIANTS,
@@ -23,6 +25,9 @@ from varjepa.experiments.simulation_findings import count_agreeing, findings
 from varjepa.files import make_folder, write_text
 from varjepa.report.defaults import defaults_table
 from varjepa.report.simulation import check_can_draw, write_simulation_report
+
+QUICK_EPOCHS = 2
+"""of the defaults: shows that everything runs, not what comes out"""
 
 reproduce = typer.Typer(help="Run an experiment of the paper.", no_args_is_help=True)
 
@@ -54,13 +59,8 @@ def reproduce_simulation_command(
     make_folder(out)
     table, epoch_file = open_results(out, settings)
     waiting = sum(bool(missing_runs(table, epoch_file, v, count)) for v in chosen)
-    try:
-        with progress_bar(waiting * settings.training.epochs) as advance:
-            table, epoch_file = reproduce_simulation(out, chosen, count, settings, advance)
-    except KeyboardInterrupt as stop:
-        raise Interrupted(
-            f"interrupted; finished runs are in {out}, and the same command goes on from there"
-        ) from stop
+    with keeping(out), progress_bar(waiting * settings.training.epochs) as advance:
+        table, epoch_file = reproduce_simulation(out, chosen, count, settings, advance)
     write_simulation_report(out, table.rows, epoch_file.rows)
 
     for finding in findings(table.rows):
@@ -76,13 +76,18 @@ def reproduce_defaults_command(
     datasets: Annotated[
         list[str] | None, typer.Option(help="Which datasets. Default: adult sim.")
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Splits and trainings per dataset.")] = 3,
+    seeds: Annotated[
+        int | None, typer.Option(help="Splits and trainings per dataset; default 3.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="Default: the estimator's.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    quick: Annotated[bool, typer.Option(help="A smoke form: 2 epochs, one seed of SIM.")] = False,
 ) -> None:
     """What a user who passes nothing gets, with the checkpoint chosen in both ways."""
-    settings = DefaultsSettings(epochs=None if epochs is None else positive("--epochs", epochs))
-    names = [dataset_info(name).name for name in datasets or ["adult", "sim"]]
+    settings = defaults_settings(epochs, quick)
+    count = positive("--seeds", seeds if seeds is not None else 1 if quick else 3)
+    default = ["sim"] if quick else DEFAULTS_DATASETS
+    names = [dataset_info(name).name for name in datasets or default]
 
     def say(row: dict[str, Any]) -> None:
         console.print(
@@ -90,10 +95,17 @@ def reproduce_defaults_command(
             highlight=False,
         )
 
-    found = reproduce_defaults(out, names, positive("--seeds", seeds), settings, device, say)
+    with keeping(out):
+        found = reproduce_defaults(out, names, count, settings, device, say)
     table = defaults_table(found.rows)
     write_text(out / "defaults.md", table)
     console.print(table, highlight=False, soft_wrap=True)
+
+
+def defaults_settings(epochs: int | None, quick: bool) -> DefaultsSettings:
+    if epochs is None:
+        return DefaultsSettings(epochs=QUICK_EPOCHS if quick else None)
+    return DefaultsSettings(epochs=positive("--epochs", epochs))
 
 
 def known_variants(option: str, names: Sequence[str]) -> list[str]:

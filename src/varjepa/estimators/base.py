@@ -122,6 +122,16 @@ class TableEstimator(TransformerMixin, BaseEstimator):
 
         Labels may be missing (None, NaN) for some rows, which are then learned from all the same.
         """
+        before = dict(self.__dict__)
+        try:
+            self._fit(X, y)
+        except BaseException:  # a fit that failed leaves the estimator as it was
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        return self
+
+    def _fit(self, X: Any, y: ArrayLike | None) -> None:
         codec, rows = self._begin(X)
         training, validation = hold_out(rows, self.validation_share, self.seed_)
         settings = self._training_settings(len(training))
@@ -133,7 +143,6 @@ class TableEstimator(TransformerMixin, BaseEstimator):
             self._learn(
                 codec, rows, training, settings, selection, listeners.on_epoch, listeners.on_step
             )
-        return self
 
     def _begin(self, X: Any) -> tuple[TableCodec, Rows]:
         """The table as tensors, with a codec fitted to it; this fit's seed."""
@@ -155,7 +164,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         on_epoch: Callable[[Record], None] = lambda record: None,
         on_step: Callable[[int, int], None] = lambda step, total: None,
     ) -> None:
-        """Train on the rows whose numbers are ``training``; only then is anything kept."""
+        """Train on the rows whose numbers are ``training``, and keep what was learned."""
         with seeded_weights(self.seed_):
             model = self._build(table_shape(codec)).to(rows.num.device)
         result = train(
@@ -168,7 +177,6 @@ class TableEstimator(TransformerMixin, BaseEstimator):
             on_step,
             row_numbers=training,
         )
-        # codec and model together, and only now: a fit that failed leaves no half-fitted estimator
         self.codec_, self.model_ = codec, model.cpu()
         self.history_ = result.history
         self.best_epoch_ = result.best_epoch
@@ -178,7 +186,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
             warnings.warn(
                 f"the latents have collapsed: {result.collapse.active_units:.1f} of {self.d} "
                 f"dimensions per column vary across rows; {self._remedy}",
-                stacklevel=3,
+                stacklevel=4,
             )
 
     # --- reading

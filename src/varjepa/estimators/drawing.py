@@ -31,7 +31,7 @@ def predicted_table(
     parts = []
     for part in split_rows(rows, _BATCH):
         observed = part.observed
-        if observed is None:
+        if observed is None or bool(observed.all()):
             parts.append(Cells(part.num, part.cat))
             continue
         masks = masks_from_cells(observed, ~observed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import torch
@@ -32,10 +33,25 @@ def check_parameters(estimator: TableEstimator) -> None:
     one_of("precision", estimator.precision, PRECISIONS)
     for name in ("epochs", "batch_size"):
         value = getattr(estimator, name)
-        if value != "auto" and not (isinstance(value, int) and value >= 1):
+        if value != "auto" and not _counts(value):
             raise InputError(f'{name} must be a positive number or "auto", not {value!r}')
+    for name in ("check_every", "patience", "targets"):
+        if not _counts(getattr(estimator, name)):
+            raise InputError(f"{name} must be at least 1, not {getattr(estimator, name)!r}")
+    for name in ("context_share", "target_share"):
+        if len(getattr(estimator, name)) != 2:
+            raise InputError(f"{name} must be two shares, not {getattr(estimator, name)!r}")
+    if estimator.precision == "bfloat16" and pick_device(estimator.device).type == "cpu":
+        # some CPUs announce bfloat16 instructions and then stop at them
+        raise InputError('precision "bfloat16" needs a GPU; a CPU computes in float32')
+    if estimator.tensorboard and estimator.log_dir is None:
+        raise InputError("tensorboard needs log_dir, the folder for its events")
     if not 0.0 <= estimator.validation_share < 1.0:
         raise InputError(f"validation_share must be in [0, 1), not {estimator.validation_share}")
+
+
+def _counts(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
 def one_of(name: str, value: Any, known: tuple[Any, ...]) -> None:

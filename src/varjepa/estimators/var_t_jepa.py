@@ -77,6 +77,54 @@ class VarTJEPA(TableEstimator):
     Any table: pandas, polars and Arrow frames, numpy arrays, paths of CSV, Parquet and Feather
     files; with numbers, categories, dates and missing cells in any mix.
 
+    Args:
+        d: width of tokens and latents; a multiple of ``heads``.
+        depth, heads, ff: layers, attention heads and feed-forward width of both encoders.
+        predictor_width, predictor_depth, predictor_heads, predictor_ff: the same of the predictor.
+            A narrow one keeps the posterior's spread informative.
+        imputer_width, imputer_depth, imputer_heads, imputer_ff: the same of the imputer, which
+            fills holes and judges cells and changes nothing else. Depth 0: none, the predictor
+            does it.
+        imputer_kl: weight of KL(q ‖ r) in the imputer's own loss.
+        n_cls: learned tokens in front of both encoders, at least 1.
+        l_pool: tokens that the context is pooled to.
+        auxiliary_layers: hidden layers of q(z | s_x).
+        cls_in_context: whether pooling and predictor see the CLS latents; their KL then counts.
+        noise_variance: σ² of the decoders before training.
+        min_noise_variance: floor of σ².
+        context_share: smallest and largest share of columns in a context.
+        target_share: the same of a target.
+        targets: K, target views per row and step.
+        alpha_rec, alpha_gen: weights of −log p(x | s_x) and −log p(w | s_w).
+        alpha_kl_sx, alpha_kl_z, alpha_kl_sy: final weights of the three KL terms.
+        epochs: at most so many; "auto": about 1,400 steps, within 10 to 200 epochs.
+        batch_size: rows per step; "auto": a twentieth of the training rows, within 32 to 512.
+        learning_rate: AdamW's peak; a warm-up before it, a cosine to 0 after.
+        warm_up_share: share of the epochs in which the rate rises.
+        anneal_share: share of the epochs in which the KL weights rise.
+        weight_decay: AdamW's, on matrices only.
+        check_every: epochs between two looks at the validation rows.
+        patience: looks without improvement before training stops.
+        validation_share: rows held out to pick the checkpoint; 0: the training rows pick it.
+        column_kinds: columns that are not what they look like, e.g. {"zip": "categorical"}.
+        scaling: of numbers: "min_max", "standard" or "quantile".
+        max_levels: most frequent levels of a category to keep; the others count as missing.
+        output: what ``transform`` gives: "flat" (columns · d), "mean" over columns, "cls" tokens.
+        device: "auto" (a GPU where there is one), "cpu" or "cuda".
+        precision: "auto" (bfloat16 on a GPU, else float32), "float32", or "bfloat16" on a GPU.
+        capture: whether a GPU replays recorded training steps.
+        log_dir: folder for history.jsonl, a line per epoch.
+        tensorboard: also write TensorBoard events there.
+        verbose: 1 shows a progress bar.
+        random_state: seed of weights, split, order, masks and noise.
+
+    Attributes:
+        history_: a record per epoch.
+        best_epoch_, selected_by_: the epoch kept, and by what score.
+        collapse_: what the collapse alarm saw.
+        codec_: how columns become tensors.
+        model_: the networks.
+
     Examples:
         >>> import numpy as np
         >>> rng = np.random.default_rng(0)
@@ -252,7 +300,8 @@ class VarTJEPA(TableEstimator):
         """Fill the missing cells; every other cell is returned as it came.
 
         One sample is the model's best guess (mean or most likely level); several are draws, in a
-        list. Values go through the predictor and the decoder, never through the target posterior.
+        list. Values go through imputer and decoder, never through the target posterior, which sees
+        the row. ``random_state`` None: the same draws every time, from the fit's seed.
         """
         check_is_fitted(self)
         one_of("z", z, ("posterior", "prior"))
@@ -281,6 +330,7 @@ class VarTJEPA(TableEstimator):
 
         The result is of given's frame library, or of the one the model was fitted with.
         Whole rows are drawn column by column in random order, each given those already drawn.
+        ``random_state`` None: the same rows every time, from the fit's seed.
         """
         check_is_fitted(self)
         one_of("z", z, ("posterior", "prior"))
@@ -319,7 +369,7 @@ class VarTJEPA(TableEstimator):
     def _training_settings(self, rows: int) -> TrainingSettings:
         settings = super()._training_settings(rows)
         anneal = self.anneal_share * settings.epochs
-        return replace(settings, weights=self._weights(), anneal_epochs=(anneal, anneal, anneal))
+        return replace(settings, anneal_epochs=(anneal, anneal, anneal))
 
     def _weights(self) -> ElboWeights:
         """Final weights of the five terms."""

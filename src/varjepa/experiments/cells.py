@@ -51,7 +51,7 @@ def fit_options(kind: PredictorKind, scale: Scale, device: str) -> FitOptions:
     if scale.predictor_epochs is not None:
         training = replace(training, epochs=min(training.epochs, scale.predictor_epochs))
     place = str(pick_device(device))
-    return FitOptions(training=training, device=place, graphs=place.startswith("cuda"))
+    return FitOptions(training=training, device=place)
 
 
 def predictor_settings(predictor: str, is_embedding: bool, scale: Scale) -> dict[str, Any]:

@@ -19,9 +19,6 @@ Quoted = tuple[float, float | None]
 
 PAPER_PREDICTORS = ("mlp", "dcn_v2", "resnet", "autoint", "ft_transformer", "xgboost")
 PAPER_REPRESENTATIONS = ("raw", "t_jepa", "var_t_jepa")
-DOWNSTREAM_METRICS = ("accuracy", "f1_weighted")
-"""The appendix calls its table macro F1; cells of constant predictions fit only weighted F1."""
-
 UNCERTAINTY_METRICS = ("spearman", "auroc", "aurc")
 
 

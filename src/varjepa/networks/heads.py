@@ -46,16 +46,20 @@ class FeatureHeads(nn.Module):
         ]
         self.categorical = nn.ModuleList(self.groups)
 
-    def means(self, s: Tensor) -> Tensor:
-        """Numeric heads u_j(s_j).  # (B, F, d) → (B, F_num)"""
-        return (s[:, : self.numeric] * self.weight).sum(-1) + self.bias
+    def means(self, s: Tensor, frozen: bool = False) -> Tensor:
+        """Numeric heads u_j(s_j).  # (B, F, d) → (B, F_num)
 
-    def log_probs(self, s: Tensor) -> list[tuple[Tensor, Tensor]]:
+        ``frozen`` heads, here and below, learn nothing from what is read through them.
+        """
+        weight, bias = _parameters(frozen, self.weight, self.bias)
+        return (s[:, : self.numeric] * weight).sum(-1) + bias
+
+    def log_probs(self, s: Tensor, frozen: bool = False) -> list[tuple[Tensor, Tensor]]:
         """Per group: the features' indices (G,) and log-probabilities (B, G, L_max).
 
         The MISSING state and padding have probability 0.
         """
-        return [(group.features, group(s)) for group in self.groups]
+        return [(group.features, group(s, frozen)) for group in self.groups]
 
 
 class _LevelGroup(nn.Module):
@@ -75,11 +79,16 @@ class _LevelGroup(nn.Module):
         self.register_buffer("features", torch.tensor(list(members)) + start, persistent=False)
         self.register_buffer("impossible", impossible, persistent=False)
 
-    def forward(self, s: Tensor) -> Tensor:
+    def forward(self, s: Tensor, frozen: bool) -> Tensor:
+        weight, bias = _parameters(frozen, self.weight, self.bias)
         # index_select: its gradient is one addition, that of indexing sorts first
         tokens = s.index_select(1, self.features).transpose(0, 1)  # (G, B, d)
-        logits = torch.baddbmm(self.bias.to(tokens.dtype), tokens, self.weight).transpose(0, 1)
+        logits = torch.baddbmm(bias.to(tokens.dtype), tokens, weight).transpose(0, 1)
         return at_least_float32(logits).masked_fill(self.impossible, -torch.inf).log_softmax(-1)
+
+
+def _parameters(frozen: bool, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    return (weight.detach(), bias.detach()) if frozen else (weight, bias)
 
 
 def group_by_size(levels: Sequence[int]) -> list[list[int]]:

@@ -5,8 +5,8 @@ a step of thousands of short operations that waiting is half the time, and on a 
 all of it. Rows are independent, so a slice can have a core for itself: its arrays stay small, and
 nobody waits before the gradients are summed.
 
-Slices depend on the table's width only, and are summed in order. So a result is the same to the
-last bit for any number of cores.
+Slices depend on the table's width only, and are summed in order. So what is computed in slices is
+the same to the last bit for any number of cores.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 def slices_of(rows: int, tokens: int) -> list[slice]:
     """Consecutive slices of equal size, for rows of so many tokens.
 
-    Their number is a power of two, so that 2, 4 or 8 cores end at the same time.
+    Where rows allow, their number is a power of two, so that 2, 4 or 8 cores end together.
     """
     count = 1 << max(0, (-(-rows * tokens // TOKENS) - 1).bit_length())
     size = max(1, -(-rows // count))
@@ -74,10 +74,16 @@ class RowThreads:
                 started.wait()
 
             self._pool = ThreadPoolExecutor(self.cores, "varjepa-rows")
-            for _ in range(self.cores):
-                self._pool.submit(start)
-            started.wait()
-            torch.set_num_threads(before)
+            try:
+                for _ in range(self.cores):
+                    self._pool.submit(start)
+                started.wait()
+            except BaseException:  # Ctrl-C: let the threads that wait go
+                started.abort()
+                self.close()
+                raise
+            finally:
+                torch.set_num_threads(before)
 
     def map(self, work: Callable[[slice], T], slices: Sequence[slice]) -> Iterator[T]:
         """Results in the order of the slices, the first as soon as it is there."""

@@ -69,13 +69,20 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(width, ff), nn.GELU(), nn.Linear(ff, width))
 
     def forward(self, tokens: Tensor, valid: Tensor | None, keep: int) -> Tensor:
-        if tokens.device.type == "cpu" and tokens.shape[1] < LONG_SEQUENCE:
+        if _is_short_on_cpu(tokens):
             bias = None if valid is None else _bias(valid, tokens.dtype)
             heads, eps = self.attention.heads, self.mlp_norm.eps
             return cpu_block(tokens, bias, heads, keep, eps, *self.parameters())
         attended = self.attention(self.attention_norm(tokens), valid, keep)
         tokens = tokens[:, -keep:] + attended  # (B, keep, width)
         return tokens + self.mlp(self.mlp_norm(tokens))
+
+
+def _is_short_on_cpu(tokens: Tensor) -> bool:
+    """Whether the hand-written block serves: its backward pass knows nothing of autocast."""
+    if tokens.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+        return False
+    return tokens.shape[1] < LONG_SEQUENCE
 
 
 class Transformer(nn.Module):
@@ -99,6 +106,8 @@ class Transformer(nn.Module):
         """
         length = tokens.shape[1]
         keep = length if keep is None else keep
+        if keep == 0:
+            return tokens[:, :0]  # nobody asked
         if torch.is_autocast_enabled("cuda") and can_fuse(tokens, self):
             products = torch.get_autocast_dtype("cuda")
             return fused_transformer(tokens, valid, self, products)[:, -keep:]

@@ -9,9 +9,11 @@ from __future__ import annotations
 import io
 import math
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -273,6 +275,23 @@ def draw_lines(
         axes.grid()
 
     return _svg(draw, (5.4, 3.6), key=key, label=label)
+
+
+def inline(
+    write: Callable[[Path], None], *, key: str, label: str, has_formulas: bool = False
+) -> str:
+    """A figure that a function writes to a file, in the page's style and as an element of it.
+
+    ``has_formulas``: its own words hold mathematics (as ticks of a log axis do), and none of them
+    comes from data.
+    """
+    with _style(key), tempfile.TemporaryDirectory() as folder:
+        import matplotlib as mpl
+
+        path = Path(folder) / "figure.svg"
+        with mpl.rc_context({"text.parse_math": has_formulas}):
+            write(path)
+        return _for_html(path.read_bytes(), key=key, label=label)
 
 
 def _scatter(

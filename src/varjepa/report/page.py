@@ -194,7 +194,11 @@ class ReportPage:
 
 def write_page(page: ReportPage, path: Path) -> None:
     """Render first, then replace the file in one step: a reader never sees half a page."""
-    text = render_page(page)
+    write_html(render_page(page), path)
+
+
+def write_html(text: str, path: Path) -> None:
+    """Replace a page in one step, or say in one sentence why that is not possible."""
     make_folder(path.parent)
     try:
         write_text(path, text)
@@ -204,17 +208,8 @@ def write_page(page: ReportPage, path: Path) -> None:
 
 def render_page(page: ReportPage) -> str:
     """The whole page as HTML; the same input gives the same text."""
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ImportError as error:
-        raise InputError("a report needs jinja2: pip install 'varjepa[report]'") from error
-
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters.update(clean=_clean, shorten=_shorten, number=_number)
-    source = resources.files("varjepa.report").joinpath("page.html.j2").read_text(encoding="utf-8")
-    return environment.from_string(source).render(
+    return render_template(
+        "page.html.j2",
         page=page,
         tables=[(table, _numeric_columns(table)) for table in page.tables if table.rows],
         charts=[_chart_view(chart, i) for i, chart in enumerate(page.charts) if chart.series],
@@ -224,6 +219,25 @@ def render_page(page: ReportPage) -> str:
         row_shares=_shares([row.uncertainty for row in page.uncertain_rows]),
         cell_shares=_cell_shares(page.uncertain_rows),
     )
+
+
+def render_template(name: str, **values: Any) -> str:
+    """Fill a template of this package; whatever is not an element of ours is escaped."""
+    try:
+        from jinja2 import Environment, FunctionLoader, StrictUndefined
+    except ImportError as error:
+        raise InputError("a report needs jinja2: pip install 'varjepa[report]'") from error
+
+    folder = resources.files("varjepa.report")
+    environment = Environment(
+        loader=FunctionLoader(lambda file: folder.joinpath(file).read_text(encoding="utf-8")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(clean=_clean, shorten=shorten, number=_number)
+    return environment.get_template(name).render(**values)
 
 
 def _chart_view(chart: LineChart, number: int) -> dict[str, Any]:
@@ -237,10 +251,10 @@ def _chart_view(chart: LineChart, number: int) -> dict[str, Any]:
         (chart.x_label, chart.y_label),
         key=f"chart{number}",
         label=f"{chart.y_label} over {chart.x_label}: "
-        + ", ".join(_shorten(name) for name in chart.series),
+        + ", ".join(shorten(name) for name in chart.series),
     )
     legend = list(zip(chart.series, strokes, strict=True))
-    return {"title": chart.title, "note": chart.note, "legend": legend, "svg": _trusted(svg)}
+    return {"title": chart.title, "note": chart.note, "legend": legend, "svg": trusted(svg)}
 
 
 def _curve_view(curve: TrainingCurve | None) -> dict[str, Any] | None:
@@ -259,12 +273,12 @@ def _curve_view(curve: TrainingCurve | None) -> dict[str, Any] | None:
             np.array([e for e, _ in measured], dtype=float),
             values,
             key=f"curve{number}",
-            label=f"{_shorten(name)} over {len(measured)} epochs, at the end {_number(values[-1])}",
+            label=f"{shorten(name)} over {len(measured)} epochs, at the end {_number(values[-1])}",
             log=log,
         )
         panels.append(
             {"name": name, "about": _TERMS.get(name, ""), "last": values[-1], "log": log}
-            | {"svg": _trusted(svg)}
+            | {"svg": trusted(svg)}
         )
     names = [panel["name"] for panel in panels]
     return {"panels": panels, "names": names} if panels else None
@@ -292,7 +306,7 @@ def _map_view(points: EmbeddingMap | None) -> dict[str, Any] | None:
         "rows": len(placed),
         "shown": len(shown),
         "left_out": len(x) - len(placed),
-        "by_uncertainty": _trusted(svg),
+        "by_uncertainty": trusted(svg),
         "low": limits[0],
         "high": limits[1],
         "gradient": charts.uncertainty_gradient(),
@@ -327,7 +341,7 @@ def _class_view(
     keys = [{"name": name, "rows": counts[name]} for name in named]
     if rest:
         keys.append({"name": f"{len(rest)} other classes", "rows": sum(counts[n] for n in rest)})
-    return {"svg": _trusted(svg), "keys": list(zip(keys, marks, strict=True))}
+    return {"svg": trusted(svg), "keys": list(zip(keys, marks, strict=True))}
 
 
 def _risk_view(given: RiskCoverage | None) -> dict[str, Any] | None:
@@ -344,7 +358,7 @@ def _risk_view(given: RiskCoverage | None) -> dict[str, Any] | None:
         strokes,
         key="risk",
         label="Risk among the rows kept, against the share of rows kept: "
-        + ", ".join(_shorten(name) for name in risks),
+        + ", ".join(shorten(name) for name in risks),
     )
     inside = [c for c in _COVERAGES if coverage[0] - 1e-6 <= c <= coverage[-1] + 1e-6]
     curves = [
@@ -357,7 +371,7 @@ def _risk_view(given: RiskCoverage | None) -> dict[str, Any] | None:
         for (name, risk), stroke in zip(risks.items(), strokes, strict=True)
     ]
     names = {name.lower() for name in risks}
-    return {"svg": _trusted(svg), "coverages": inside, "curves": curves, "names": names}
+    return {"svg": trusted(svg), "coverages": inside, "curves": curves, "names": names}
 
 
 def _mean_height(across: Floats, heights: Floats) -> float:
@@ -421,12 +435,12 @@ def _clean(text: Any) -> str:
     return re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]", "�", line)
 
 
-def _shorten(text: Any, longest: int = _LONGEST_NAME) -> str:
+def shorten(text: Any, longest: int = _LONGEST_NAME) -> str:
     line = _clean(text)
     return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
 
 
-def _trusted(svg: str) -> Any:
+def trusted(svg: str) -> Any:
     """An element our own serialiser wrote: the only text the template does not escape."""
     from markupsafe import Markup  # comes with jinja2
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from dataclasses import replace
 
 import torch
 
@@ -107,15 +108,18 @@ class CapturedStepper(PaddedStepper):
             self.recordings[room].replay()
             return
         # recording needs the stream it will record on to have run the same work before
-        self.stream.wait_stream(torch.cuda.current_stream())
+        current = torch.cuda.current_stream(self.device)
+        self.stream.wait_stream(current)
         with torch.cuda.stream(self.stream):
             super().take_line(room)
-        torch.cuda.current_stream().wait_stream(self.stream)
+        current.wait_stream(self.stream)
 
     def record(self, room: Room) -> None:
         """Record the room's step; where that fails, go on without recordings."""
         graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(self.streams.numbers)
+        numbers = self.streams.numbers
+        current, state = torch.cuda.current_stream(self.device), numbers.get_state()
+        graph.register_generator_state(numbers)
         self.optimiser.zero_grad()
         try:
             with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
@@ -123,6 +127,11 @@ class CapturedStepper(PaddedStepper):
         except RuntimeError as error:
             self.gave_up = True
             self.recordings.clear()
+            # a recording that broke off leaves its stream current and its generator recording
+            torch.cuda.set_stream(current)
+            fresh = torch.Generator(self.device)
+            fresh.set_state(state)
+            self.streams = replace(self.streams, numbers=fresh)
             warnings.warn(
                 f"training steps could not be recorded as CUDA graphs ({error}); "
                 "training goes on without, slower",

@@ -122,8 +122,8 @@ class TJepaObjective:
     """The distance to the target encoder's tokens, which follow the context encoder's.
 
     Beside the loss the history records what it is worth: ``scale``, the mean norm of the target
-    tokens, and ``spread``, their mean variance across the rows of a batch. A loss that falls only
-    because one of these does is a collapse.
+    tokens, and ``spread``, their mean variance across the rows computed together. A loss that falls
+    only because one of these does is a collapse.
     """
 
     model: TJepa
@@ -145,7 +145,8 @@ class TJepaObjective:
         s_w = self.model.s_w(w)[:, -self.shape.features :]  # (B, D, d)
         loss = self.model.distance(self.model(w, masks), s_w, masks)
         scale = s_w.norm(dim=-1).mean(-1)
-        spread = (s_w - s_w.mean(0)).square().mean((1, 2))
+        rows = len(s_w)  # computed together: a batch, or on a CPU a slice of it
+        spread = (s_w - s_w.mean(0)).square().mean((1, 2)) * (rows / max(1, rows - 1))
         return StepLosses(loss, loss, (scale, spread))
 
     def after_step(self, progress: Tensor | float) -> None:

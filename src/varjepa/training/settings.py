@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from varjepa.masking import MaskSettings
-from varjepa.variational.elbo import ElboWeights
 
 Precision = Literal["auto", "float32", "bfloat16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
@@ -26,8 +25,6 @@ class TrainingSettings:
     """linear warm-up; then a cosine to 0"""
     weight_decay: float = 0.0
     """AdamW; never on vectors (biases, norms)"""
-    weights: ElboWeights = ElboWeights(rec=0.1, gen=1.0, kl_sx=1e-4, kl_z=1e-6, kl_sy=1e-5)
-    """final weights of the five terms"""
     anneal_epochs: tuple[float, float, float] = (5, 5, 5)
     """epochs over which the KL weights of s_x, z and s_y grow to their final value"""
     masks: MaskSettings = field(default_factory=MaskSettings)
@@ -42,3 +39,8 @@ class TrainingSettings:
     """of the networks: bfloat16 on a GPU, float32 elsewhere; latents and losses are float32"""
     capture: bool = True
     """whether a GPU replays recorded steps"""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "check_every", "patience", "max_bad_steps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")

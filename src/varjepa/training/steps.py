@@ -1,8 +1,7 @@
 """One optimiser step, on data that stays where it is: nothing is read back to the host.
 
-What an epoch needs (row order, mask sizes, schedules) is decided on the host beforehand and laid
-out in tables on the device. A step takes its line of them, so a recorded step can be replayed
-without telling it anything.
+What an epoch needs (row order, mask sizes, schedules) is decided on the host beforehand. On a CPU
+the rows of a batch are computed in slices, a core each.
 """
 
 from __future__ import annotations
@@ -77,7 +76,8 @@ class Stepper:
         self.steps_per_epoch = -(-len(rows) // self.batch)
         self.total = settings.epochs * self.steps_per_epoch
         self.done = 0
-        self.row_loss = torch.zeros(0, device=self.device)  # (B,) of the latest step
+        # of the latest step, in one place: a recording writes where it was recorded
+        self.row_loss = torch.zeros(self.batch, device=self.device)  # (B,)
         self.threads = RowThreads() if self.device.type == "cpu" else None
 
     def begin_epoch(self) -> None:
@@ -119,7 +119,7 @@ class Stepper:
         return self.order[place * self.batch : (place + 1) * self.batch]
 
     def descend(self, inputs: StepInputs) -> None:
-        """Algorithm 1's step; nothing changes where loss or gradient is not finite."""
+        """Algorithm 1's step; no weight learns from a loss or gradient that is not finite."""
         objective = self.objective
         w = take_rows(self.rows, inputs.index)
         draw = draw_step(
@@ -145,7 +145,7 @@ class Stepper:
             slices = slices_of(len(w), objective.shape.features)
             learned = objective.model.parameters()
             recorded = torch.cat(self.threads.backward(work, slices, learned), dim=-1)
-        self.row_loss = recorded[0]
+        self.row_loss[: len(w)] = recorded[0]
         means = (recorded * share).sum(-1)
         gradients = [p.grad for p in objective.model.parameters() if p.grad is not None]
         bad = ~(means[0] + torch.nn.utils.get_total_norm(gradients)).isfinite()
@@ -156,7 +156,8 @@ class Stepper:
         self.tally.add(means, bad)
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads and drop the last step's gradients."""
+        self.optimiser.zero_grad()
         if self.threads is not None:
             self.threads.close()
 

@@ -83,6 +83,11 @@ def train(
             if looks_without_gain >= settings.patience:
                 break
 
+    if not best_epoch:
+        raise InputError(
+            "no look at the validation rows gave a finite score; lower learning_rate, or look for "
+            "extreme values"
+        )
     model.load_state_dict(best)
     model.eval()
     skipped = sum(record["skipped_steps"] for record in history)

@@ -56,6 +56,10 @@ class Decoder(nn.Module):
         # log(e^free + e^floor), without a constant that would have to be copied to a GPU each time
         return self.min_log_var + nn.functional.softplus(free - self.min_log_var)
 
-    def forward(self, s: Tensor) -> Decoded:
-        """Shape: ``s (B, D, d)``, a latent for every feature."""
-        return Decoded(at_least_float32(self.heads.means(s)), self.log_var, self.heads.log_probs(s))
+    def forward(self, s: Tensor, frozen: bool = False) -> Decoded:
+        """Values at a latent for every feature; frozen heads learn nothing from them.
+
+        Shape: ``s (B, D, d)``.
+        """
+        means = at_least_float32(self.heads.means(s, frozen))
+        return Decoded(means, self.log_var, self.heads.log_probs(s, frozen))

@@ -76,11 +76,6 @@ def map_blocks(work: Callable[[Rows], T], rows: Rows) -> Iterator[tuple[T, int]]
         yield from threads.map(one, starts)
 
 
-def blocks_of(rows: Rows) -> Iterator[tuple[Rows, int]]:
-    """The blocks themselves."""
-    return map_blocks(lambda block: block, rows)
-
-
 def split_rows(rows: Rows, batch: int) -> Iterator[Rows]:
     """Consecutive slices of at most ``batch`` rows."""
     for start in range(0, len(rows), batch):

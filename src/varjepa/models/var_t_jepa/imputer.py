@@ -72,6 +72,5 @@ class Imputer(nn.Module):
 
         Shape: ``s (B, D, d)``, a latent for every feature.
         """
-        frozen = {name: value.detach() for name, value in decoder.named_parameters()}
-        decoded: Decoded = torch.func.functional_call(decoder, frozen, s)
+        decoded: Decoded = decoder(s, frozen=True)
         return replace(decoded, log_var=self.log_var)

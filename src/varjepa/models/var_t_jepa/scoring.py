@@ -22,9 +22,9 @@ from varjepa.randomness import generator_for
 from varjepa.variational.elbo import ElboTerms
 
 Kind = Literal["posterior", "predictive", "surprise", "nll"]
-"""posterior: std of q(s_w | row), the paper's score; predictive: std of p(s_y | other columns);
-surprise: KL(q ‖ p), how far the row moves the posterior from the prediction; nll: −log p(value |
-other columns)"""
+"""posterior: std of q(s_w | row), the paper's score; predictive: std of r(s_y | other columns);
+surprise: KL(q ‖ r), how far the row moves the posterior from the prediction; nll: −log p(value |
+other columns). r is the imputer; without one, the objective's predictor."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 

@@ -1,0 +1,192 @@
+"""Cells of the study page: ours, the paper's, how far apart they are and what that means.
+
+A verdict is written as a sign as well as a colour:
+
+``better``, ``worse``  more than two standard deviations apart, in the sense of the metric
+``near``               within two
+``differs``            apart, where neither side is better: a diagnostic that should agree
+``missing``            the paper has it, we do not yet
+``plain``              ours alone
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from varjepa.experiments.downstream_findings import Summary, deviations, is_reached
+from varjepa.experiments.simulation_findings import Finding
+from varjepa.experiments.simulation_findings import Summary as SimulationSummary
+from varjepa.experiments.tabular_paper import Quoted
+from varjepa.report.beside import plus_minus, short
+
+Verdict = Literal["better", "near", "worse", "differs", "missing", "plain"]
+
+FAR = 2.0
+"""standard deviations from which a difference counts"""
+PRINTED = 0.0005
+"""half a unit of the last digit that the paper prints"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One place of a table; empty texts are left out."""
+
+    ours: str = ""
+    paper: str = ""
+    gap: str = ""
+    """ours minus the paper's: in standard deviations (σ), or plain"""
+    verdict: Verdict = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a table."""
+
+    title: str
+    cells: Sequence[Cell]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Lines that belong together."""
+
+    title: str
+    """above them; empty: none"""
+    lines: Sequence[Line]
+
+
+@dataclass(frozen=True, slots=True)
+class CellTable:
+    """A table of the page."""
+
+    title: str
+    corner: str
+    """what the first column names"""
+    columns: Sequence[str]
+    groups: Sequence[Group]
+    note: str = ""
+    under: Sequence[str] = ()
+    """a remark below each column's name, or none at all"""
+    is_open: bool = True
+    """shown at once, or only its title until somebody asks"""
+
+    def __post_init__(self) -> None:
+        for group in self.groups:
+            for line in group.lines:
+                if len(line.cells) != len(self.columns):
+                    raise ValueError(f"{line.title}: {len(line.cells)} cells")
+
+    @property
+    def counts(self) -> Counter[Verdict]:
+        """How many cells have each verdict."""
+        return Counter(c.verdict for g in self.groups for line in g.lines for c in line.cells)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of the page."""
+
+    title: str
+    svg: str
+    """an element made by ``charts``"""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One study."""
+
+    study: str
+    """as ``varjepa reproduce`` calls it"""
+    title: str
+    about: str = ""
+    """what is compared, and how to read it"""
+    remarks: Sequence[str] = ()
+    """what a reader must know before believing the numbers"""
+    findings: Sequence[Finding] = ()
+    figures: Sequence[Figure] = ()
+    tables: Sequence[CellTable] = ()
+    """none: not run yet"""
+
+    @property
+    def counts(self) -> Counter[Verdict]:
+        return sum((table.counts for table in self.tables), Counter())
+
+
+def plain_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = ""
+) -> CellTable:
+    """A table that the paper does not have; the first column names the lines."""
+    lines = [Line(row[0], [Cell(text) for text in row[1:]]) for row in rows]
+    return CellTable(title, columns[0], columns[1:], [Group("", lines)], note, is_open=False)
+
+
+def accuracy_cell(ours: Summary | None, paper: Quoted | None) -> Cell:
+    """Accuracy or F1; ✓ where the paper is reached within its slack."""
+    if ours is None:
+        return Cell() if paper is None else Cell("", plus_minus(*paper), "", "missing")
+    if paper is None:
+        return Cell(plus_minus(ours.mean, ours.std))
+    gap = deviations(ours, paper)
+    mark = " ✓" if is_reached(ours, paper) else ""
+    return Cell(
+        plus_minus(ours.mean, ours.std) + mark, plus_minus(*paper), in_deviations(gap), judged(gap)
+    )
+
+
+def diagnostic_cell(ours: SimulationSummary, paper: Quoted, is_same: bool) -> Cell:
+    """A number that should agree with the paper's by a rule of its own."""
+    own = 0.0 if math.isnan(ours.std) else ours.std
+    spread = math.hypot(own, paper[1] or 0.0)
+    gap = in_deviations((ours.mean - paper[0]) / spread) if spread else ""
+    return Cell(
+        spread_text(ours.mean, ours.std) + (" ✓" if is_same else ""),
+        spread_text(paper[0], paper[1]),
+        gap,
+        "near" if is_same else "differs",
+    )
+
+
+def metric_cell(values: Sequence[float], paper: float | None, lower_is_better: bool) -> Cell:
+    """Runs beside a single number of the paper; where runs do not differ, the plain difference."""
+    mean = statistics.fmean(values)
+    std = statistics.stdev(values) if len(values) > 1 else None
+    text = short(mean, 4) if std is None else f"{short(mean, 4)} ± {short(std, 4)}"
+    if paper is None:
+        return Cell(text)
+    better = -1 if lower_is_better else 1
+    if std is not None and std > PRINTED / 5:
+        gap = (mean - paper) / std
+        return Cell(text, short(paper), in_deviations(gap), judged(better * gap))
+    gap = mean - paper
+    verdict: Verdict = "near" if abs(gap) <= PRINTED else "better" if better * gap > 0 else "worse"
+    return Cell(text, short(paper), signed(gap, 3), verdict)
+
+
+def judged(gap: float) -> Verdict:
+    """Of a difference in standard deviations that is good where positive."""
+    return "better" if gap >= FAR else "worse" if gap <= -FAR else "near"
+
+
+def in_deviations(gap: float) -> str:
+    """+1.2 σ, with a real minus sign."""
+    return f"{signed(gap, 1) if abs(gap) < 1000 else signed(gap, 0)} σ"
+
+
+def signed(value: float, digits: int) -> str:
+    return f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "−")  # + 0: no minus zero
+
+
+def spread_text(mean: float, std: float | None) -> str:
+    """A diagnostic of any magnitude; no deviation where there is a single run."""
+
+    def one(value: float) -> str:
+        far = 0 < abs(value) < 0.001 or abs(value) >= 1e5
+        return f"{value:.1e}" if far else f"{value:.3f}"
+
+    return one(mean) if std is None or math.isnan(std) else f"{one(mean)} ± {one(std)}"

@@ -1,0 +1,128 @@
+"""Everything a results folder holds as one HTML file that loads nothing.
+
+Every table of the paper with its number beside ours and how far apart they are, every figure, what
+is still missing, and the command that would compute it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from varjepa.environment import describe_environment
+from varjepa.errors import InputError
+from varjepa.report.page import ReportPage, render_template, trusted, write_html
+from varjepa.report.simulation import check_can_draw
+from varjepa.report.study_cells import Section
+from varjepa.report.study_downstream import (
+    DOWNSTREAM_TITLE,
+    SENSITIVITY_TITLE,
+    downstream_section,
+    sensitivity_section,
+)
+from varjepa.report.study_files import FoundFile, read_results
+from varjepa.report.study_simulation import TITLE as SIMULATION_TITLE
+from varjepa.report.study_simulation import simulation_section
+from varjepa.report.study_uncertainty import (
+    DEFAULTS_TITLE,
+    UNCERTAINTY_TITLE,
+    defaults_section,
+    uncertainty_section,
+)
+
+STUDIES = {
+    "simulation": SIMULATION_TITLE,
+    "downstream": DOWNSTREAM_TITLE,
+    "uncertainty": UNCERTAINTY_TITLE,
+    "sensitivity": SENSITIVITY_TITLE,
+    "defaults": DEFAULTS_TITLE,
+}
+
+ENVIRONMENT = ("commit", "varjepa", "python", "torch", "device", "processor", "cores")
+"""columns of the table at the foot"""
+
+
+def check_can_report() -> None:
+    """Say before hours of work, not after, that a page needs an extra."""
+    check_can_draw()
+    if importlib.util.find_spec("jinja2") is None:
+        raise InputError("a report needs jinja2: pip install 'varjepa[report]'")
+
+
+def write_study_page(folder: Path, path: Path) -> None:
+    """Read and render first, then replace the file in one step."""
+    write_html(render_study_page(folder), path)
+
+
+def render_study_page(folder: Path) -> str:
+    """The whole page as HTML; the same files give the same text."""
+    found = read_results(folder)
+    sections = build_sections(found)
+    commands = {
+        study: f"varjepa reproduce {study} --out {shlex.quote(str(folder))}" for study in STUDIES
+    }
+    here = describe_environment()
+    page = ReportPage(
+        title="varjepa: the paper's experiments, and ours beside them",
+        subtitle=f"Results in {folder}. Each cell: ours, below it the paper's, and the difference.",
+        footer={"page made by varjepa": _word(here["varjepa"]), "commit": _word(here["commit"])},
+    )
+    return render_template(
+        "study_page.html.j2",
+        page=page,
+        sections=sections,
+        commands=commands,
+        origins=origins(found),
+        origin_columns=("file", "rows", *ENVIRONMENT),
+        trusted=trusted,
+    )
+
+
+def build_sections(found: Mapping[str, FoundFile]) -> list[Section]:
+    """A section per study; one without tables has not been run."""
+
+    def rows(name: str) -> Sequence[dict[str, Any]]:
+        return found[name].rows if name in found else ()
+
+    def remarks(study: str) -> list[str]:
+        return [f.remark for f in found.values() if f.kind.study == study and f.remark]
+
+    made = [
+        simulation_section(
+            rows("simulation.json"), rows("epoch_diagnostics.json"), remarks("simulation")
+        ),
+        downstream_section(
+            rows("downstream.json"), rows("representations.json"), remarks("downstream")
+        ),
+        uncertainty_section(
+            rows("uncertainty.json"), rows("uncertainty_rows.json"), remarks("uncertainty")
+        ),
+        sensitivity_section(rows("sensitivity.json"), remarks("sensitivity")),
+        defaults_section(rows("defaults.json"), remarks("defaults")),
+    ]
+    ran = {file.kind.study for file in found.values()}
+    return [
+        section if section.study in ran else Section(section.study, section.title)
+        for section in made
+    ]
+
+
+def origins(found: Mapping[str, FoundFile]) -> list[list[str]]:
+    """Where the rows of each file come from: a line per environment, the most rows first."""
+    lines = []
+    for name, file in found.items():
+        counted: Counter[tuple[str, ...]] = Counter()
+        for row in file.rows:
+            environment = row.get("environment", {})
+            counted[tuple(_word(environment.get(part)) for part in ENVIRONMENT)] += 1
+        ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+        lines += [[name, f"{rows:,}", *parts] for parts, rows in ordered]
+    return lines
+
+
+def _word(value: object) -> str:
+    return "–" if value is None else str(value)

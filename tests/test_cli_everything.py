@@ -1,0 +1,261 @@
+"""Claims about ``varjepa reproduce all``, with the studies themselves replaced.
+
+1. The studies run in the order in which later ones find the embeddings of earlier ones, each with
+   its part of the datasets; --quick reaches all of them; the last step is the page.
+2. What the last study would refuse is refused before the first one runs.
+3. Ctrl-C ends with one sentence and exit code 130; the same command goes on, and finished studies
+   compute nothing.
+4. Really run, on a few hundred rows, no embedding is trained twice.
+5. ``reproduce defaults`` has the same quick form and the same way to stop.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.experiments.test_simulation_findings import paper_rows
+from tests.experiments.tiny import TINY, sim_under_any_name
+from tests.report.test_study_page import defaults_row, run
+from varjepa.cli import paper, studies
+from varjepa.datasets.loading import Whereabouts
+from varjepa.experiments import everything
+from varjepa.experiments.defaults import DefaultsSettings, open_defaults
+from varjepa.experiments.pretraining import FULL, QUICK
+from varjepa.experiments.settings import SimulationSettings
+from varjepa.experiments.simulation import open_results
+from varjepa.experiments.transductive import fit_on_all_rows
+
+TABULAR = {
+    name: getattr(paper, name)
+    for name in ("reproduce_downstream", "reproduce_uncertainty", "reproduce_sensitivity")
+}
+"""the studies as they are"""
+
+Captured = pytest.CaptureFixture[str]
+Calls = list[tuple[str, Any]]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """Replace the studies: each notes what it was asked, simulation and defaults leave rows."""
+    noted: Calls = []
+
+    def simulation(folder: Path, variants: Any, runs: int, *_: Any) -> Any:
+        noted.append(("simulation", (len(variants), runs)))
+        folder.mkdir(exist_ok=True)
+        table, epochs = open_results(folder, SimulationSettings())
+        table.add(paper_rows())
+        return table, epochs
+
+    def defaults(
+        folder: Path, datasets: Any, seeds: int, settings: DefaultsSettings, *_: Any
+    ) -> Any:
+        noted.append(("defaults", (list(datasets), seeds, settings.epochs)))
+        found = open_defaults(folder, settings)
+        found.add([{**defaults_row(name), "fit_seconds": 1.0} for name in datasets])
+        return found
+
+    def tabular(name: str) -> Any:
+        def study(folder: Path, plan: Any, device: str, say: Any) -> None:
+            assert device == "cpu"
+            noted.append((name, plan))
+
+        return study
+
+    monkeypatch.setattr(studies, "reproduce_simulation", simulation)
+    monkeypatch.setattr(studies, "reproduce_defaults", defaults)
+    for name in ("downstream", "uncertainty", "sensitivity"):
+        monkeypatch.setattr(paper, f"reproduce_{name}", tabular(name))
+    monkeypatch.setattr(everything, "load_dataset", lambda name: noted.append(("load", name)))
+    places = {"mnist": Whereabouts("not here")}
+    monkeypatch.setattr(
+        everything, "locate_dataset", lambda name: places.get(name, Whereabouts("built in"))
+    )
+    return noted
+
+
+def test_the_studies_share_what_is_trained(tmp_path: Path, calls: Calls, capsys: Captured) -> None:
+    assert run("reproduce", "all", "--out", tmp_path, "--device", "cpu") == 0
+    names = [name for name, _ in calls]
+    studied = ["simulation", "defaults", "downstream", "downstream"]
+    assert names == ["load", *studied, "uncertainty", "uncertainty", "sensitivity"]
+    assert calls[0] == ("load", "mnist")  # what is not here is fetched before anything runs
+    assert calls[1][1] == (10, 5)
+    assert calls[2][1] == (["adult", "sim"], 3, None)
+    first, seeds = calls[3][1], calls[4][1]
+    assert len(first.datasets) == 7
+    assert (first.runs, first.embeddings, first.scale) == (5, 1, FULL)
+    assert list(first.settings) == ["paper", "ours"]
+    assert list(seeds.datasets) == ["adult", "credit_default", "sim"]
+    assert (seeds.embeddings, list(seeds.representations)) == (3, ["var_t_jepa"])
+    ranked, several = calls[5][1], calls[6][1]
+    assert (set(ranked.datasets), ranked.embeddings) == ({"sim", "mnist"}, 1)
+    assert (list(several.datasets), several.embeddings) == (["sim"], 3)
+    assert sum(map(len, calls[7][1].columns.values())) == 14
+    # every embedding of the uncertainty study is one of the downstream study
+    for plan in (ranked, several):
+        before = first if plan.embeddings == 1 else seeds
+        assert set(plan.datasets) <= set(before.datasets)
+        assert list(plan.settings) == list(before.settings)
+        assert (plan.embeddings, plan.scale) == (before.embeddings, before.scale)
+    tables = {"simulation.md", "defaults.md", "downstream.md", "uncertainty.md", "sensitivity.md"}
+    assert tables | {"report.html"} <= {path.name for path in tmp_path.iterdir()}
+    assert "1 of 7: simulation" in capsys.readouterr().out
+
+
+def test_quick_and_datasets_reach_every_study(tmp_path: Path, calls: Calls) -> None:
+    options = ["--out", tmp_path, "--device", "cpu", "--quick"]
+    assert run("reproduce", "all", *options) == 0
+    assert [name for name, _ in calls] == [
+        "simulation",
+        "defaults",
+        "downstream",
+        "uncertainty",
+        "sensitivity",
+    ]
+    assert calls[0][1] == (6, 2)
+    assert calls[1][1] == (["sim"], 1, studies.QUICK_EPOCHS)
+    assert all(plan.scale == QUICK for _, plan in calls[2:])
+    assert list(calls[2][1].datasets) == ["adult", "sim"]
+    calls.clear()
+    only = ["--out", tmp_path / "b", "--device", "cpu", "--datasets", "EL", "--settings", "ours"]
+    assert run("reproduce", "all", *only) == 0
+    assert [name for name, _ in calls] == ["simulation", "downstream"]
+    assert calls[1][1].datasets == ["electricity"]
+    assert calls[1][1].settings == ["ours"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (["--datasets", "iris"], "there is no dataset 'iris'"),
+        (["--settings", "theirs"], "there is no setting 'theirs'"),
+        (["--device", "tpu"], "device 'tpu'"),
+    ],
+)
+def test_wrong_options_start_nothing(
+    tmp_path: Path, calls: Calls, capsys: Captured, wrong: list[str], says: str
+) -> None:
+    assert run("reproduce", "all", "--out", tmp_path / "new", *wrong) == 2
+    error = capsys.readouterr().err.strip()
+    assert says in error
+    assert len(error.splitlines()) == 1
+    assert not calls
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("name", ["sensitivity.json", "uncertainty_rows.json", "defaults.json"])
+def test_a_file_that_the_last_study_would_refuse(
+    tmp_path: Path, calls: Calls, capsys: Captured, name: str
+) -> None:
+    (tmp_path / name).write_text(json.dumps([{"mine": 1}]), encoding="utf-8")
+    assert run("reproduce", "all", "--out", tmp_path, "--device", "cpu") == 2
+    assert name in capsys.readouterr().err
+    assert not calls
+
+
+def test_an_interruption_and_the_same_command_again(
+    tmp_path: Path, calls: Calls, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    command = ["reproduce", "all", "--out", tmp_path, "--device", "cpu", "--datasets", "sim"]
+    with monkeypatch.context() as patch:
+        patch.setattr(paper, "reproduce_uncertainty", interrupt)
+        assert run(*command) == 130
+    error = capsys.readouterr().err.strip()
+    assert error.endswith("and the same command goes on from there")
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "report.html").exists()
+    assert [name for name, _ in calls] == ["simulation", "defaults", "downstream", "downstream"]
+    calls.clear()
+    assert run(*command) == 0
+    assert [name for name, _ in calls][-2:] == ["uncertainty", "uncertainty"]
+    assert (tmp_path / "report.html").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr("varjepa.cli.everything.report", interrupt)
+        assert run(*command) == 130
+
+
+def test_finished_studies_compute_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real simulation and defaults, with their rows already there."""
+    table, epochs = open_results(tmp_path, SimulationSettings())
+    rows = paper_rows()
+    table.add(rows)
+    curves = ("kl_aggregate", "sigreg", "cov_deviation")
+    series = {f"{c}_{s}": [1.0, 2.0] for c in curves for s in ("s_x", "s_y")}
+    epochs.add(
+        [
+            {"variant": v, "run": r, "epochs": [0, 1], "coupling": [1.0, 2.0], **series}
+            for v in "AEIJ"
+            for r in range(2)
+        ]
+    )
+    quick = DefaultsSettings(epochs=studies.QUICK_EPOCHS)
+    both = [
+        {**defaults_row("sim"), "selected_by": by, "fit_seconds": 1.0}
+        for by in ("held-out objective", "filtered accuracy")
+    ]
+    open_defaults(tmp_path, quick).add(both)
+
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr("varjepa.experiments.simulation.run_variant", never)
+    monkeypatch.setattr("varjepa.experiments.defaults.judge_defaults", never)
+    for name in ("downstream", "uncertainty", "sensitivity"):
+        monkeypatch.setattr(paper, f"reproduce_{name}", lambda *_: None)
+    before = (tmp_path / "simulation.json").read_bytes()
+    command = ["--out", tmp_path, "--device", "cpu", "--quick", "--datasets", "sim"]
+    assert run("reproduce", "all", *command) == 0
+    assert (tmp_path / "simulation.json").read_bytes() == before
+    assert "epochs" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.filterwarnings("ignore:the latents have collapsed")  # one epoch learns nothing
+def test_no_embedding_is_trained_twice(
+    tmp_path: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[str] = []
+
+    def train(estimator: Any, spec: Any, *rest: Any) -> None:
+        trained.append(spec.model)
+        fit_on_all_rows(estimator, spec, *rest)
+
+    monkeypatch.setattr("varjepa.experiments.embeddings.fit_on_all_rows", train)
+    for name, study in TABULAR.items():
+        monkeypatch.setattr(paper, name, study)
+    monkeypatch.setattr(paper, "QUICK", TINY)
+    monkeypatch.setattr(paper, "QUICK_PREDICTORS", ["linear_probe"])
+    monkeypatch.setattr(paper, "QUICK_RUNS", 1)
+    sim_under_any_name(monkeypatch)
+    command = ["reproduce", "all", "--out", tmp_path, "--device", "cpu", "--quick"]
+    assert run(*command) == 0
+    # of each table both models; sensitivity's first column is Adult's, its second is not
+    assert sorted(trained) == ["t_jepa"] * 2 + ["var_t_jepa"] * 3
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "not run yet" not in page
+    assert "Not the full study" in page
+    trained.clear()
+    assert run(*command) == 0
+    assert not trained
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == page
+
+
+def test_the_defaults_stop_and_are_quick_too(
+    tmp_path: Path, calls: Calls, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("reproduce", "defaults", "--out", tmp_path, "--quick", "--seeds", "2") == 0
+    assert calls == [("defaults", (["sim"], 2, 2))]
+
+    def interrupt(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(studies, "reproduce_defaults", interrupt)
+    assert run("reproduce", "defaults", "--out", tmp_path, "--quick") == 130
+    assert "finished cells are in" in capsys.readouterr().err

@@ -21,7 +21,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 demo: $(READY)
-	$(BIN)/varjepa reproduce simulation --quick --out demo
+	$(BIN)/varjepa demo --out demo
 
 test: lint types imports unit
 

@@ -63,9 +63,9 @@ class DemoSettings:
 
     rows: int = 10_000
     """rows of SIM"""
-    epochs: int = 40
+    epochs: int = 22
     """training epochs"""
-    batch: int = 256
+    batch: int = 128
     """rows per step"""
     learning_rate: float = 5e-3
     """five times the default"""
@@ -102,6 +102,7 @@ def run_demo(folder: Path, settings: DemoSettings, say: Say) -> Path:
         ff=2 * settings.d,
         predictor_depth=2,
         predictor_ff=2 * settings.d,
+        targets=1,
         epochs=settings.epochs,
         batch_size=settings.batch,
         learning_rate=settings.learning_rate,

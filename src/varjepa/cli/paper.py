@@ -54,11 +54,13 @@ QUICK_PREDICTORS = ["mlp", "resnet", "xgboost"]
 QUICK_RUNS = 2
 
 Out = Annotated[Path, typer.Option(help="Folder for the results; finished cells are kept.")]
-Runs = Annotated[int | None, typer.Option(help="Seeds of a predictor; default 5.")]
+Runs = Annotated[int | None, typer.Option(help="Seeds of a predictor; default 5, with --quick 2.")]
 Epochs = Annotated[int | None, typer.Option(help="Of a representation; default: the setting's.")]
 Embeddings = Annotated[int, typer.Option(help="Trainings of a representation, by seed.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Names = Annotated[list[str] | None, typer.Option(help="Which ones. Default: all.")]
+Names = Annotated[
+    list[str] | None, typer.Option(help="Which ones. Default: those of the paper's table.")
+]
 Settings = Annotated[list[str] | None, typer.Option(help="paper, ours. Default: paper.")]
 Quick = Annotated[bool, typer.Option(help="A smoke form: few rows, epochs, seeds.")]
 Merge = Annotated[

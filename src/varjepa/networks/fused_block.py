@@ -2,7 +2,8 @@
 
 With 6–48 tokens a row, the plain transformer is hundreds of kernels that each do too little to pay
 for their launch. Here a program takes a few whole sequences through all layers at once. One H200,
-forward and backward in a CUDA graph, microseconds (8 layers of width 64 twice, 4 of width 16):
+forward and backward in a CUDA graph, microseconds (8 layers of width 64 twice, 4 of width 16;
+results/bench-fused.json):
 
 =====================  ===============  =====
 rows × tokens × width  plain, bfloat16  fused

@@ -235,8 +235,17 @@ def draw_risk_coverage(
         axes.set_ylabel("risk among them")
         axes.grid()
         axes.margins(x=0.02)
+        axes.set_ylim(*_settled_range(coverage, risks))
 
     return _svg(draw, (5.4, 3.6), key=key, label=label)
+
+
+def _settled_range(coverage: Floats, risks: Sequence[Floats]) -> tuple[float, float]:
+    """Heights from a tenth of the rows on: the risk of a handful of rows is any number."""
+    settled = np.concatenate([risk[coverage >= min(0.1, coverage.max())] for risk in risks])
+    low, high = float(np.nanmin(settled)), float(np.nanmax(settled))
+    room = 0.1 * (high - low) or 0.05
+    return min(0.0, low) - 0.02 * (high - low), high + room
 
 
 def draw_lines(

@@ -68,7 +68,8 @@ def render_study_page(folder: Path) -> str:
     here = describe_environment()
     page = ReportPage(
         title="varjepa: the paper's experiments, and ours beside them",
-        subtitle=f"Results in {folder}. Each cell: ours, below it the paper's, and the difference.",
+        subtitle=f"Results in {folder.resolve().name}. Each cell: ours, below it the paper's, and "
+        "the difference.",
         footer={"page made by varjepa": _word(here["varjepa"]), "commit": _word(here["commit"])},
     )
     return render_template(

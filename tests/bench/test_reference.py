@@ -16,9 +16,10 @@ import torch
 
 from varjepa.bench.reference import ReferenceStep, draw_masks_plainly
 from varjepa.masking import draw_masks
+from varjepa.models.rows import Rows, TableShape
 from varjepa.models.var_t_jepa.embedding import embed_in_blocks
-from varjepa.models.var_t_jepa.model import Rows, VarTJepa, draw_latent_noise
-from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
+from varjepa.models.var_t_jepa.model import VarTJepa, draw_latent_noise
+from varjepa.models.var_t_jepa.settings import VarTJepaSettings
 from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise
 

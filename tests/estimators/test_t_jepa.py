@@ -27,9 +27,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from varjepa.estimators import TJEPA, VarTJEPA
 from varjepa.evaluation.collapse import diagnose_collapse
 from varjepa.model_folder import ModelFileError
+from varjepa.models.rows import Rows, TableShape
 from varjepa.models.t_jepa import TJepa, TJepaSettings, embed_points
-from varjepa.models.var_t_jepa.model import Rows
-from varjepa.models.var_t_jepa.settings import TableShape
 from varjepa.randomness import seeded_weights
 from varjepa.training.objectives import TJepaObjective
 from varjepa.training.selection import HeldOutObjective

@@ -21,10 +21,8 @@ import pytest
 import torch
 
 from varjepa.masking import FeatureMasks, draw_masks
+from varjepa.models.rows import Rows, TableShape, take_rows
 from varjepa.models.t_jepa import TJepa, TJepaSettings, embed_points, embed_points_in_blocks
-from varjepa.models.var_t_jepa.embedding import take_rows
-from varjepa.models.var_t_jepa.model import Rows
-from varjepa.models.var_t_jepa.settings import TableShape
 from varjepa.randomness import seeded_weights
 from varjepa.training.objectives import TJepaObjective
 

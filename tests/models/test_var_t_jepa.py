@@ -17,9 +17,10 @@ import torch
 from torch import nn
 
 from varjepa.masking import FeatureMasks, draw_masks
-from varjepa.models.var_t_jepa.embedding import embed_in_blocks, take_rows
-from varjepa.models.var_t_jepa.model import Rows, VarTJepa, draw_latent_noise
-from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
+from varjepa.models.rows import Rows, TableShape, take_rows
+from varjepa.models.var_t_jepa.embedding import embed_in_blocks
+from varjepa.models.var_t_jepa.model import VarTJepa, draw_latent_noise
+from varjepa.models.var_t_jepa.settings import VarTJepaSettings
 from varjepa.randomness import seeded_weights
 from varjepa.variational.elbo import ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise

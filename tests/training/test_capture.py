@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from tests.training.test_trainer import SETTINGS, WEIGHTS, build, table
 from varjepa.masking import MaskSettings, draw_mask_sizes, draw_masks, largest_mask_sizes
-from varjepa.models.var_t_jepa.model import Rows, draw_latent_noise
+from varjepa.models.rows import Rows
+from varjepa.models.var_t_jepa.model import draw_latent_noise
 from varjepa.training.capture import CapturedStepper, PaddedStepper, room_for
 from varjepa.training.objectives import VarTJepaObjective
 from varjepa.training.steps import Stepper

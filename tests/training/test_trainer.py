@@ -20,8 +20,9 @@ from torch import Tensor
 
 from varjepa.errors import InputError
 from varjepa.masking import MaskSettings
-from varjepa.models.var_t_jepa.model import Rows, VarTJepa
-from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
+from varjepa.models.rows import Rows, TableShape
+from varjepa.models.var_t_jepa.model import VarTJepa
+from varjepa.models.var_t_jepa.settings import VarTJepaSettings
 from varjepa.randomness import seeded_weights
 from varjepa.training.alarm import inspect_latents
 from varjepa.training.objectives import Objective, VarTJepaObjective

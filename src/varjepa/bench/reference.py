@@ -22,8 +22,9 @@ from torch.nn.functional import (
 )
 
 from varjepa.masking import FeatureMasks
+from varjepa.models.rows import Rows
 from varjepa.models.var_t_jepa.decoder import Decoder
-from varjepa.models.var_t_jepa.model import Rows, VarTJepa
+from varjepa.models.var_t_jepa.model import VarTJepa
 from varjepa.networks.pooling import AttentionPooling
 from varjepa.networks.tokenizer import FeatureTokenizer
 from varjepa.networks.transformer import Transformer

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from varjepa.masking import MaskSettings
-from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
+from varjepa.models.rows import TableShape
+from varjepa.models.var_t_jepa.settings import VarTJepaSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,9 @@ from varjepa.bench.shapes import SHAPES, BenchShape
 from varjepa.environment import describe_environment
 from varjepa.errors import InputError
 from varjepa.masking import MaskSettings, draw_mask_sizes
-from varjepa.models.var_t_jepa.embedding import embed_in_blocks, split_rows, take_rows
-from varjepa.models.var_t_jepa.model import Rows, VarTJepa, draw_latent_noise
+from varjepa.models.rows import Rows, split_rows, take_rows
+from varjepa.models.var_t_jepa.embedding import embed_in_blocks
+from varjepa.models.var_t_jepa.model import VarTJepa, draw_latent_noise
 from varjepa.training.capture import make_stepper
 from varjepa.training.draws import Streams, draw_step
 from varjepa.training.objectives import VarTJepaObjective

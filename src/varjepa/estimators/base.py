@@ -30,9 +30,7 @@ from varjepa.estimators.parameters import (
 from varjepa.estimators.saving import restore, to_saved
 from varjepa.estimators.validating import hold_out, make_selection
 from varjepa.model_folder import ModelFileError, load_model, save_model
-from varjepa.models.var_t_jepa.embedding import map_blocks, take_rows
-from varjepa.models.var_t_jepa.model import Rows
-from varjepa.models.var_t_jepa.settings import TableShape
+from varjepa.models.rows import Rows, TableShape, map_blocks, take_rows
 from varjepa.randomness import seeded_weights
 from varjepa.tables import EncodedTable, Scaling, TableCodec
 from varjepa.tables import Kind as ColumnKind

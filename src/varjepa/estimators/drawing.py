@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from varjepa.masking import masks_from_cells
-from varjepa.models.var_t_jepa.embedding import split_rows
-from varjepa.models.var_t_jepa.model import Rows, VarTJepa
+from varjepa.models.rows import Rows, split_rows
+from varjepa.models.var_t_jepa.model import VarTJepa
 from varjepa.models.var_t_jepa.prediction import Cells, draw_cells, likely_cells, predict_latents
 from varjepa.tables import TableCodec
 

@@ -11,7 +11,7 @@ import torch
 
 from varjepa.errors import InputError
 from varjepa.masking import MaskSettings
-from varjepa.models.var_t_jepa.settings import TableShape
+from varjepa.models.rows import TableShape
 from varjepa.tables import TableCodec
 from varjepa.training.settings import PRECISIONS, TrainingSettings
 

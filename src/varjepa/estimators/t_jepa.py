@@ -12,9 +12,8 @@ from torch import Tensor
 
 from varjepa.estimators.base import TableEstimator
 from varjepa.estimators.parameters import Output, settings_of
+from varjepa.models.rows import Rows, TableShape
 from varjepa.models.t_jepa import TJepa, TJepaSettings, embed_points
-from varjepa.models.var_t_jepa.model import Rows
-from varjepa.models.var_t_jepa.settings import TableShape
 from varjepa.tables import Kind as ColumnKind
 from varjepa.tables import Scaling
 from varjepa.training.objectives import TJepaObjective

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from varjepa.errors import InputError
 from varjepa.masking import MaskSettings
-from varjepa.models.var_t_jepa.embedding import take_rows
-from varjepa.models.var_t_jepa.model import Rows
+from varjepa.models.rows import Rows, take_rows
 from varjepa.randomness import generator_for
 from varjepa.training.probe import ProbeSettings
 from varjepa.training.selection import FilteredProbe, HeldOutObjective, Selection

@@ -30,8 +30,9 @@ from varjepa.estimators.frames import (
     with_all_columns,
 )
 from varjepa.estimators.parameters import Output, one_of, pick_device, settings_of
+from varjepa.models.rows import Rows, TableShape
 from varjepa.models.var_t_jepa.embedding import embed_rows, whole_row_masks
-from varjepa.models.var_t_jepa.model import Rows, VarTJepa
+from varjepa.models.var_t_jepa.model import VarTJepa
 from varjepa.models.var_t_jepa.sampling import complete_rows
 from varjepa.models.var_t_jepa.scoring import (
     AGGREGATES,
@@ -41,7 +42,7 @@ from varjepa.models.var_t_jepa.scoring import (
     objective_terms,
     score_rows,
 )
-from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
+from varjepa.models.var_t_jepa.settings import VarTJepaSettings
 from varjepa.randomness import generator_for
 from varjepa.tables import Kind as ColumnKind
 from varjepa.tables import Scaling, read_table

@@ -32,7 +32,8 @@ from varjepa.experiments.pretraining import Pretraining
 from varjepa.experiments.results import plain
 from varjepa.experiments.transductive import build_estimator, fit_on_all_rows
 from varjepa.files import make_folder, read_json, replacing, write_json
-from varjepa.models.var_t_jepa.model import Rows, VarTJepa
+from varjepa.models.rows import Rows
+from varjepa.models.var_t_jepa.model import VarTJepa
 from varjepa.models.var_t_jepa.scoring import AGGREGATES, KINDS, score_rows
 
 SCORES = tuple(f"{kind} {aggregate}" for kind in KINDS for aggregate in AGGREGATES)

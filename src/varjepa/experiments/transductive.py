@@ -20,7 +20,7 @@ from varjepa.datasets.dataset import Split
 from varjepa.estimators import TJEPA, VarTJEPA
 from varjepa.estimators.base import TableEstimator
 from varjepa.experiments.pretraining import Pretraining
-from varjepa.models.var_t_jepa.embedding import take_rows
+from varjepa.models.rows import take_rows
 from varjepa.training.selection import FilteredProbe
 from varjepa.training.trainer import Record
 

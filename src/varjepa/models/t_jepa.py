@@ -17,9 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from varjepa.masking import FeatureMasks
-from varjepa.models.var_t_jepa.embedding import map_blocks
-from varjepa.models.var_t_jepa.model import Rows, mean_over
-from varjepa.models.var_t_jepa.settings import TableShape
+from varjepa.models.rows import Rows, TableShape, map_blocks, mean_over
 from varjepa.networks.tokenizer import FeatureTokenizer
 from varjepa.networks.transformer import Transformer
 from varjepa.variational.gaussian import at_least_float32

@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 
 from varjepa.masking import MaskSettings, largest_mask_sizes
-from varjepa.models.var_t_jepa.model import Rows
+from varjepa.models.rows import Rows
 from varjepa.training.objectives import Objective
 from varjepa.training.settings import TrainingSettings
 from varjepa.training.steps import StepInputs, Stepper

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from varjepa.masking import FeatureMasks
+from varjepa.models.rows import Rows, TableShape
 from varjepa.models.t_jepa import TJepa, embed_points_in_blocks
 from varjepa.models.var_t_jepa.embedding import embed_in_blocks
-from varjepa.models.var_t_jepa.model import Rows, VarTJepa, draw_latent_noise
-from varjepa.models.var_t_jepa.settings import TableShape
+from varjepa.models.var_t_jepa.model import VarTJepa, draw_latent_noise
 from varjepa.training.schedules import annealed
 from varjepa.variational.diagnostics import ACTIVE_VARIANCE
 from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss

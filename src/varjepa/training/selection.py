@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from varjepa.masking import MaskSettings, draw_mask_sizes
-from varjepa.models.var_t_jepa.embedding import split_rows
-from varjepa.models.var_t_jepa.model import Rows
+from varjepa.models.rows import Rows, split_rows
 from varjepa.randomness import generator_for
 from varjepa.training.draws import Streams, draw_step
 from varjepa.training.objectives import Objective

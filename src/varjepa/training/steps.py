@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from varjepa.masking import draw_mask_sizes
-from varjepa.models.var_t_jepa.embedding import take_rows
-from varjepa.models.var_t_jepa.model import Rows
+from varjepa.models.rows import Rows, take_rows
 from varjepa.networks.row_slices import RowThreads, slices_of
 from varjepa.training.draws import Streams, draw_step
 from varjepa.training.objectives import Objective

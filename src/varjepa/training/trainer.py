@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from varjepa.errors import InputError
-from varjepa.models.var_t_jepa.embedding import take_rows
-from varjepa.models.var_t_jepa.model import Rows
+from varjepa.models.rows import Rows, take_rows
 from varjepa.training.alarm import CollapseReport, inspect_latents
 from varjepa.training.capture import make_stepper
 from varjepa.training.objectives import Objective

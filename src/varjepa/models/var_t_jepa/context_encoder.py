@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
+from varjepa.models.rows import TableShape
+from varjepa.models.var_t_jepa.settings import VarTJepaSettings
 from varjepa.networks.heads import GaussianHead
 from varjepa.networks.tokenizer import FeatureTokenizer
 from varjepa.networks.transformer import Transformer

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
+from varjepa.models.rows import TableShape
+from varjepa.models.var_t_jepa.settings import VarTJepaSettings
 from varjepa.networks.heads import FeatureHeads
 from varjepa.variational.gaussian import LOG_TWO_PI, at_least_float32, soft_clamp_log_var
 

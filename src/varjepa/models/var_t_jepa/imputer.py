@@ -7,9 +7,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from varjepa.models.rows import TableShape
 from varjepa.models.var_t_jepa.decoder import Decoded
 from varjepa.models.var_t_jepa.predictor import Predictor
-from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
+from varjepa.models.var_t_jepa.settings import VarTJepaSettings
 from varjepa.models.var_t_jepa.target_decoder import TargetDecoder
 from varjepa.variational.gaussian import DiagonalGaussian, soft_clamp_log_var
 

@@ -8,30 +8,19 @@ import torch
 from torch import Tensor, nn
 
 from varjepa.masking import FeatureMasks
+from varjepa.models.rows import Rows, TableShape, mean_over
 from varjepa.models.var_t_jepa.auxiliary_encoder import AuxiliaryEncoder
 from varjepa.models.var_t_jepa.context_decoder import ContextDecoder
 from varjepa.models.var_t_jepa.context_encoder import ContextEncoder
 from varjepa.models.var_t_jepa.decoder import Decoded
 from varjepa.models.var_t_jepa.imputer import Imputer
 from varjepa.models.var_t_jepa.predictor import Predictor, pick
-from varjepa.models.var_t_jepa.settings import TableShape, VarTJepaSettings
+from varjepa.models.var_t_jepa.settings import VarTJepaSettings
 from varjepa.models.var_t_jepa.target_decoder import TargetDecoder
 from varjepa.models.var_t_jepa.target_posterior import TargetPosterior
 from varjepa.variational.elbo import ElboTerms
 from varjepa.variational.gaussian import DiagonalGaussian
 from varjepa.variational.model import LatentNoise
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """A batch of complete, encoded rows w. ``observed`` None says that no cell is missing."""
-
-    num: Tensor  # (B, F_num)
-    cat: Tensor  # (B, F_cat)
-    observed: Tensor | None  # (B, D) bool
-
-    def __len__(self) -> int:
-        return len(self.num)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,14 +208,3 @@ def on_grid(p: DiagonalGaussian, masks: FeatureMasks, features: int) -> Diagonal
     mean = p.mean.new_zeros(shape).scatter(1, index, p.mean[:, 0])
     log_var = p.log_var.new_zeros(shape).scatter(1, index, p.log_var[:, 0])
     return DiagonalGaussian(mean[:, :features], log_var[:, :features])
-
-
-def mean_over(cells: Tensor, valid: Tensor | None) -> Tensor:
-    """Mean over all axes but the first, of the valid cells; 0 where a row has none.  # (B,)"""
-    cells = cells.flatten(1)
-    if valid is None:
-        return cells.mean(-1) if cells.shape[1] else cells.new_zeros(len(cells))
-    valid = valid.flatten(1)
-    # where, not a product: what stands in an invalid cell may be anything, even inf
-    total = torch.where(valid, cells, 0.0).sum(-1)
-    return total / valid.sum(-1).clamp_min(1)

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from varjepa.masking import FeatureMasks
-from varjepa.models.var_t_jepa.model import Rows, VarTJepa
+from varjepa.models.rows import Rows
+from varjepa.models.var_t_jepa.model import VarTJepa
 from varjepa.variational.gaussian import DiagonalGaussian
 
 

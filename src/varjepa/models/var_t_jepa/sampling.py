@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from varjepa.masking import masks_from_cells
-from varjepa.models.var_t_jepa.embedding import take_rows
-from varjepa.models.var_t_jepa.model import Rows, VarTJepa
+from varjepa.models.rows import Rows, take_rows
+from varjepa.models.var_t_jepa.model import VarTJepa
 from varjepa.models.var_t_jepa.prediction import Cells, draw_cells, predict_latents
 
 BATCH = 1024

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from varjepa.masking import FeatureMasks
+from varjepa.models.rows import Rows
 from varjepa.models.var_t_jepa.embedding import embed_rows
-from varjepa.models.var_t_jepa.model import Rows, VarTJepa
+from varjepa.models.var_t_jepa.model import VarTJepa
 from varjepa.models.var_t_jepa.prediction import predict_latents
 from varjepa.randomness import generator_for
 from varjepa.variational.elbo import ElboTerms

@@ -6,21 +6,6 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class TableShape:
-    """What the networks need to know of a table: numeric features come first."""
-
-    numeric: int
-    """number of numeric features"""
-    levels: tuple[int, ...] = ()
-    """states of each categorical feature, MISSING included"""
-
-    @property
-    def features(self) -> int:
-        """D_feat"""
-        return self.numeric + len(self.levels)
-
-
-@dataclass(frozen=True, slots=True)
 class VarTJepaSettings:
     """Appendix D.6.2's architecture columns, and what the paper leaves open."""
 

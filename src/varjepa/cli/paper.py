@@ -101,7 +101,7 @@ def downstream(
             merge,
             lambda f: (open_downstream(f, plan.scale), open_trainings(f, plan.scale)),
         )
-        console.print(f"{merged} rows merged into {out}", highlight=False)
+        console.print(f"{merged} rows merged into {out}", highlight=False, soft_wrap=True)
     else:
         with keeping(out):
             reproduce_downstream(out, plan, device, say)
@@ -110,8 +110,10 @@ def downstream(
     for setting in plan.settings:
         for finding in downstream_findings(found.rows, setting):
             mark = "[green]yes[/]" if finding.holds else "[red]no [/]"
-            console.print(f"{mark} {finding.claim}: {finding.evidence}", highlight=False)
-    console.print(f"tables in {out}/downstream.md", highlight=False)
+            console.print(
+                f"{mark} {finding.claim}: {finding.evidence}", highlight=False, soft_wrap=True
+            )
+    console.print(f"tables in {out}/downstream.md", highlight=False, soft_wrap=True)
 
 
 def uncertainty(
@@ -137,13 +139,13 @@ def uncertainty(
     check_can_draw()
     if merge:
         merged = merge_folders(out, merge, lambda f: open_uncertainty(f, plan.scale))
-        console.print(f"{merged} rows merged into {out}", highlight=False)
+        console.print(f"{merged} rows merged into {out}", highlight=False, soft_wrap=True)
     else:
         with keeping(out):
             reproduce_uncertainty(out, plan, device, say)
     table, per_row = open_uncertainty(out, plan.scale)
     write_uncertainty_report(out, table.rows, per_row.rows)
-    console.print(f"tables in {out}/uncertainty.md", highlight=False)
+    console.print(f"tables in {out}/uncertainty.md", highlight=False, soft_wrap=True)
 
 
 def sensitivity(
@@ -171,12 +173,12 @@ def sensitivity(
     pick_device(device)
     if merge:
         merged = merge_folders(out, merge, lambda f: [open_sensitivity(f, plan.scale)])
-        console.print(f"{merged} rows merged into {out}", highlight=False)
+        console.print(f"{merged} rows merged into {out}", highlight=False, soft_wrap=True)
     else:
         with keeping(out):
             reproduce_sensitivity(out, plan, device, say)
     write_sensitivity_report(out, open_sensitivity(out, plan.scale).rows)
-    console.print(f"tables in {out}/sensitivity.md", highlight=False)
+    console.print(f"tables in {out}/sensitivity.md", highlight=False, soft_wrap=True)
 
 
 def add_commands(app: typer.Typer) -> None:

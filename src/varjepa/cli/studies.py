@@ -65,9 +65,14 @@ def reproduce_simulation_command(
 
     for finding in findings(table.rows):
         mark = "[green]yes[/]" if finding.holds else "[red]no [/]"
-        console.print(f"{mark} {finding.claim}: {finding.evidence}", highlight=False)
+        console.print(
+            f"{mark} {finding.claim}: {finding.evidence}", highlight=False, soft_wrap=True
+        )
     agreeing, compared = count_agreeing(table.rows, sorted({r["variant"] for r in table.rows}))
-    console.print(f"{agreeing} of {compared} cells agree with the paper; see {out}/simulation.md")
+    console.print(
+        f"{agreeing} of {compared} cells agree with the paper; see {out}/simulation.md",
+        soft_wrap=True,
+    )
 
 
 @reproduce.command("defaults", cls=ListCommand)

@@ -156,8 +156,10 @@ def demo(
         raise InputError(f"--rows must be between 100 and 10000, not {rows}")
     make_folder(out)
     settings = DemoSettings(rows=rows, epochs=positive("--epochs", epochs))
-    page = run_demo(out, settings, lambda line: console.print(line, highlight=False))
-    console.print(f"\nreport: {page}", highlight=False)
+    page = run_demo(
+        out, settings, lambda line: console.print(line, highlight=False, soft_wrap=True)
+    )
+    console.print(f"\nreport: {page}", highlight=False, soft_wrap=True)
 
 
 def add_commands(app: typer.Typer) -> None:

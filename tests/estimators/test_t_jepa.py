@@ -111,7 +111,7 @@ def test_saved_models_answer_the_same(model: TJEPA, tmp_path: Path) -> None:
     model.save(tmp_path)
     loaded = TJEPA.load(tmp_path)
     np.testing.assert_array_equal(loaded.transform(frame()), model.transform(frame()))
-    assert loaded.momentum == [0.996, 1.0]
+    assert loaded.momentum == (0.996, 1.0)
     assert loaded.model_.settings == model.model_.settings
     assert loaded.collapse_ == model.collapse_
     assert loaded.history_ == model.history_

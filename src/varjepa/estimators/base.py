@@ -22,6 +22,7 @@ from varjepa.errors import InputError
 from varjepa.estimators.frames import to_arrow
 from varjepa.estimators.parameters import (
     Output,
+    as_setting,
     check_parameters,
     pick_device,
     table_shape,
@@ -208,7 +209,8 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         try:
             if saved.config["estimator"] != cls.__name__:
                 raise ValueError(saved.config["estimator"])
-            estimator = cls(**saved.config["parameters"])
+            parameters = saved.config["parameters"].items()
+            estimator = cls(**{name: as_setting(value) for name, value in parameters})
             restore(estimator, saved)
             model = estimator._build(table_shape(estimator.codec_))
             model.load_state_dict(saved.tensors, strict=True)

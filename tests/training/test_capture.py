@@ -106,6 +106,23 @@ def test_filling_rows_count_nothing() -> None:
     stepper.close()
 
 
+def test_gradients_do_not_see_filling_rows() -> None:
+    rows, found = table(65), []
+    for filler in (None, 7, 23):
+        objective = VarTJepaObjective(build(), WEIGHTS)
+        with PaddedStepper(objective, rows, replace(SETTINGS, epochs=1), 0) as stepper:
+            stepper.begin_epoch()
+            if filler is not None:
+                stepper.table_index[-1, 1:] = filler
+            stepper.cursor.fill_(1)  # the last batch
+            stepper.take_line((4, 3))
+            gradients = [p.grad for p in objective.model.parameters() if p.grad is not None]
+            found.append(torch.cat([g.flatten() for g in gradients]))
+            assert stepper.tally.sums[0] == stepper.row_loss[0]  # the mean is the one row's
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=1e-5, atol=1e-7)
+
+
 @CUDA
 def test_a_recording_is_the_same_training() -> None:
     settings = replace(SETTINGS, epochs=4, precision="float32")

@@ -35,7 +35,8 @@ from varjepa.evaluation.likeness import likeness, shuffle_columns
 from varjepa.evaluation.selective import accuracy_at, risk_coverage
 from varjepa.files import write_json
 from varjepa.models.var_t_jepa.scoring import KINDS, Kind
-from varjepa.report.page import (
+from varjepa.report.page import write_page
+from varjepa.report.parts import (
     EmbeddingMap,
     Headline,
     ReportPage,
@@ -44,7 +45,6 @@ from varjepa.report.page import (
     TrainingCurve,
     UncertainCell,
     UncertainRow,
-    write_page,
 )
 
 HOLES = 0.05

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from varjepa.errors import InputError
-from varjepa.report.page import (
+from varjepa.report.page import render_page, write_page
+from varjepa.report.parts import (
     EmbeddingMap,
     Headline,
     LineChart,
@@ -26,8 +27,6 @@ from varjepa.report.page import (
     TrainingCurve,
     UncertainCell,
     UncertainRow,
-    render_page,
-    write_page,
 )
 
 HOSTILE = (

@@ -18,7 +18,7 @@ from varjepa.evaluate.tables import (
     write,
 )
 from varjepa.evaluation.classification import COVERAGES
-from varjepa.report.page import Headline, LineChart, ReportPage, RiskCoverage, TrainingCurve
+from varjepa.report.parts import Headline, LineChart, ReportPage, RiskCoverage, TrainingCurve
 
 
 def build_page(e: Evaluation) -> ReportPage:

@@ -14,7 +14,7 @@ from varjepa.evaluate.scores import COMBINED, CONFIDENCE, DISAGREEMENT
 from varjepa.evaluate.settings import REPRESENTATIONS
 from varjepa.evaluate.words import number, share, signed
 from varjepa.evaluation.classification import COVERAGES
-from varjepa.report.page import ResultTable
+from varjepa.report.parts import ResultTable
 
 TITLES = {
     "accuracy": "Accuracy",

@@ -15,7 +15,8 @@ from typing import Any
 
 from varjepa.environment import describe_environment
 from varjepa.errors import InputError
-from varjepa.report.page import ReportPage, render_template, trusted, write_html
+from varjepa.report.page import render_template, trusted, write_html
+from varjepa.report.parts import ReportPage
 from varjepa.report.simulation import check_can_draw
 from varjepa.report.study_cells import Section
 from varjepa.report.study_downstream import (

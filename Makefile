@@ -7,10 +7,10 @@ READY := $(VENV)/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo test lint types imports unit bench clean
+.PHONY: help install demo test lint types imports unit soak bench clean
 
 help:
-	@echo "make install | demo | test | lint | bench | clean"
+	@echo "make install | demo | test | soak | lint | bench | clean"
 
 install: $(READY)
 
@@ -37,6 +37,10 @@ imports: $(READY)
 
 unit: $(READY)
 	$(BIN)/python -m pytest -n 2
+
+# the long forms of the reliability tests; their figures go to results/soak/
+soak: $(READY)
+	$(BIN)/python -m pytest -m soak -v
 
 bench: $(READY)
 	$(BIN)/varjepa bench --shapes adult

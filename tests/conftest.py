@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
 import torch
 from hypothesis import settings
+
+from varjepa.environment import describe_environment
+from varjepa.files import write_json
 
 torch.set_num_threads(1)
 
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")
+
+
+@pytest.fixture
+def record_soak() -> Callable[[str, dict[str, Any]], None]:
+    """Keep a long test's figures, with the machine, where docs/reliability.md reads them."""
+
+    def record(name: str, figures: dict[str, Any]) -> None:
+        folder = Path(__file__).parents[1] / "results" / "soak"
+        folder.mkdir(exist_ok=True)
+        write_json(
+            folder / f"{name}.json", {"figures": figures, "environment": describe_environment()}
+        )
+
+    return record

@@ -6,7 +6,18 @@ from typing import Annotated
 
 import typer
 
-from varjepa.cli import bench, datasets, evaluate, everything, paper, report, shell, studies, tables
+from varjepa.cli import (
+    bench,
+    datasets,
+    evaluate,
+    everything,
+    fit,
+    paper,
+    report,
+    shell,
+    studies,
+    tables,
+)
 from varjepa.version import __version__
 
 app = typer.Typer(
@@ -15,6 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command("fit")(fit.fit)
 tables.add_commands(app)
 app.command("evaluate", cls=shell.ListCommand)(evaluate.evaluate)
 app.command("datasets")(datasets.datasets)

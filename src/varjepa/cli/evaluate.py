@@ -9,8 +9,9 @@ import typer
 from rich.table import Table as PrintedTable
 from rich.text import Text
 
+from varjepa.cli.fit import parse_kind
 from varjepa.cli.shell import console, positive, seed_number
-from varjepa.cli.tables import Device, Seed, Table, parse_kind
+from varjepa.cli.tables import Device, Seed, Table
 from varjepa.downstream import PREDICTORS
 from varjepa.errors import InputError, Interrupted
 from varjepa.evaluate import EvaluateSettings, run_evaluation

@@ -1,0 +1,73 @@
+"""``varjepa fit``: learn from a user's own table."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from varjepa.cli.shell import console, positive, seed_number
+from varjepa.cli.tables import Device, Seed, Table
+from varjepa.errors import InputError
+from varjepa.estimators import VarTJEPA
+from varjepa.tables import KINDS as COLUMN_KINDS
+from varjepa.tables import Kind as ColumnKind
+from varjepa.tables import read_table
+
+
+def fit(
+    table: Table,
+    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    target: Annotated[
+        str | None, typer.Option(help="Label column: left out, and used to pick the checkpoint.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Default: as many as the table needs.")] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option(help="Override a column's kind, e.g. zip=categorical.")
+    ] = None,
+    device: Device = "auto",
+    seed: Seed = 0,
+    tensorboard: Annotated[bool, typer.Option(help="Also write TensorBoard events.")] = False,
+) -> None:
+    """Learn from an unlabelled table."""
+    start = time.perf_counter()
+    kinds = dict(parse_kind(word) for word in kind or [])
+    rows = read_table(table)
+    labels = None
+    if target is not None:
+        if target not in rows.column_names:
+            raise InputError(f"--target {target!r} is not a column of {table}")
+        labels = rows[target].to_numpy(zero_copy_only=False)
+        rows = rows.drop_columns([target])
+        if rows.num_columns == 0:
+            raise InputError(f"{table} has no column besides --target {target!r}")
+    model = VarTJEPA(
+        epochs="auto" if epochs is None else positive("--epochs", epochs),
+        column_kinds=kinds or None,
+        device=device,
+        random_state=seed_number(seed),
+        log_dir=str(out),
+        tensorboard=tensorboard,
+        verbose=1,
+    ).fit(rows, labels)
+    model.save(out)
+    last = model.history_[model.best_epoch_ - 1]
+    console.print(
+        f"{rows.num_rows:,} rows, {rows.num_columns} columns: epoch {model.best_epoch_} kept by "
+        f"{model.selected_by_} {last[model.selected_by_]:.4f}, "
+        f"{model.collapse_.active_units:.0f} of {model.d} units active, "
+        f"{time.perf_counter() - start:.0f} s; model in {out}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def parse_kind(word: str) -> tuple[str, ColumnKind]:
+    """zip=categorical"""
+    name, equals, kind = word.rpartition("=")
+    for known in COLUMN_KINDS:
+        if equals and kind == known:
+            return name, known
+    raise InputError(f"--kind {word!r} is not COLUMN=KIND with one of {', '.join(COLUMN_KINDS)}")

@@ -6,9 +6,10 @@ memory on a CPU is that of a fresh process each, since memory once asked for is 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -47,6 +48,11 @@ MaskSizes = Literal["middle", "drawn"]
 
 MASK_SIZES: tuple[MaskSizes, ...] = get_args(MaskSizes)
 
+ReferencePrecision = Literal["tf32", "bfloat16"]
+"""of Algorithm 1 on a GPU; a CPU computes in float32"""
+
+REFERENCE_PRECISIONS: tuple[ReferencePrecision, ...] = get_args(ReferencePrecision)
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -65,7 +71,9 @@ Contender = Callable[[Task], AbstractContextManager[StepFunction]]
 
 
 @contextmanager
-def reference_step(task: Task, with_dropout: bool = False) -> Iterator[StepFunction]:
+def reference_step(
+    task: Task, with_dropout: bool = False, precision: ReferencePrecision = "tf32"
+) -> Iterator[StepFunction]:
     """Algorithm 1 as written."""
     model, rows, views = task.model, task.rows, task.masks.targets
     drop = (task.shape.dropout, task.shape.predictor_dropout) if with_dropout else (0.0, 0.0)
@@ -81,11 +89,27 @@ def reference_step(task: Task, with_dropout: bool = False) -> Iterator[StepFunct
         shape = (len(rows), views, *shared.s_y.shape[1:])
         s_y = torch.randn(shape, generator=generator, device=generator.device)
         optimiser.zero_grad()
-        terms = reference(rows, masks, LatentNoise(shared.s_x, shared.z, s_y))
-        weighted_loss(terms, ElboWeights()).mean().backward()
+        with computing_in(precision, rows.num.device):
+            terms = reference(rows, masks, LatentNoise(shared.s_x, shared.z, s_y))
+            loss = weighted_loss(terms, ElboWeights()).mean()
+            loss.backward()
         optimiser.step()
 
     yield step
+
+
+@contextmanager
+def computing_in(precision: ReferencePrecision, device: torch.device) -> Iterator[None]:
+    """Products in TF32 or, by autocast, in bfloat16 on a GPU; a CPU computes in float32."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        with torch.autocast(
+            device.type, torch.bfloat16, enabled=precision == "bfloat16" and device.type != "cpu"
+        ):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 @contextmanager
@@ -110,6 +134,7 @@ def trainer_step(task: Task) -> Iterator[StepFunction]:
         if stepper.device.type == "cuda":  # a training records its steps once
             for _ in range(EPOCH):
                 step()
+            torch.cuda.synchronize()
         yield step
 
 
@@ -122,6 +147,7 @@ def bench_steps(
     with_dropout: bool = False,
     seed: int = 0,
     batch: int | None = None,
+    reference_precision: ReferencePrecision = "tf32",
 ) -> list[dict[str, Any]]:
     """One row of figures per shape.
 
@@ -132,7 +158,9 @@ def bench_steps(
         if name not in SHAPES:
             raise InputError(f"--shapes {name!r} is not one of {', '.join(SHAPES)}")
     return [
-        _bench_shape(name, device, repeats, mask_sizes, ours, with_dropout, seed, batch)
+        _bench_shape(
+            name, device, repeats, mask_sizes, ours, with_dropout, seed, batch, reference_precision
+        )
         for name in shapes
     ]
 
@@ -144,10 +172,16 @@ def make_task(
     seed: int = 0,
     batch: int | None = None,
 ) -> Task:
-    """A model with random weights and a batch of random, complete rows."""
+    """One of the paper's shapes, its masks of one size unless they are to be drawn."""
     shape = SHAPES[name]
+    masks = shape.masks if mask_sizes == "drawn" else middle_masks(shape)
+    return random_task(replace(shape, masks=masks, batch=batch or shape.batch), device, seed)
+
+
+def random_task(shape: BenchShape, device: str = "cpu", seed: int = 0) -> Task:
+    """A model with random weights and a batch of random, complete rows."""
+    count = shape.batch
     generator = torch.Generator().manual_seed(seed)
-    count = batch or shape.batch
     num = torch.rand(count, shape.table.numeric, generator=generator)
     levels = shape.table.levels
     cat = [torch.randint(1, n, (count,), generator=generator) for n in levels]
@@ -159,8 +193,7 @@ def make_task(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = VarTJepa(shape.table, shape.model).to(device)
-    masks = shape.masks if mask_sizes == "drawn" else _middle_masks(shape)
-    return Task(shape, model, rows, masks, seed)
+    return Task(shape, model, rows, shape.masks, seed)
 
 
 def _bench_shape(
@@ -172,15 +205,19 @@ def _bench_shape(
     with_dropout: bool,
     seed: int,
     batch: int | None,
+    reference_precision: ReferencePrecision,
 ) -> dict[str, Any]:
     def task() -> Task:
         return make_task(name, device, mask_sizes, seed, batch)
 
-    plain: Contender = partial(reference_step, with_dropout=with_dropout)
+    plain: Contender = partial(
+        reference_step, with_dropout=with_dropout, precision=reference_precision
+    )
+    ready_s = _seconds_to_get_ready(ours(task()))
     arguments = (name, device, mask_sizes, seed, batch)
     peaks = [peak_mb(_step_growth, (kind, *arguments), device) for kind in (plain, ours)]
     kernels, reference_kernels = (count_kernels(kind(task()), device) for kind in (ours, plain))
-    flops = step_flops(task())
+    flops = sum(flops_by_operator(task()).values())
     o, rows = task().shape, len(task().rows)
     tokens = min(1 << 14, rows * (o.table.features + 6))
     rate = gemm_rate(tokens, o.model.d, o.model.ff, device)
@@ -194,9 +231,10 @@ def _bench_shape(
         "batch": rows,
         "mask_sizes": mask_sizes,
         "reference_dropout": with_dropout,
-        "reference_precision": "float32",
+        "reference_precision": "float32" if device == "cpu" else reference_precision,
         "precision": "float32" if device == "cpu" else "bfloat16",
         "repeats": repeats,
+        "ready_s": ready_s,
         "reference_ms": round(reference_s * 1e3, 2),
         "ours_ms": round(ours_s * 1e3, 2),
         "ratio": round(reference_s / ours_s, 2),
@@ -216,7 +254,7 @@ def _bench_shape(
     }
 
 
-def step_flops(task: Task) -> int:
+def flops_by_operator(task: Task) -> dict[Any, int]:
     """Floating-point operations of our step's products, as the mathematics has them."""
     objective = VarTJepaObjective(task.model, ElboWeights())
     streams = Streams.of(task.seed, task.rows.num.device)
@@ -227,7 +265,7 @@ def step_flops(task: Task) -> int:
         ramps = torch.ones(3, device=task.rows.num.device)
         losses = objective.losses(task.rows, draw.masks, draw.noise, ramps)
         losses.descended.mean().backward()
-    return counter.get_total_flops()
+    return dict(counter.get_flop_counts()["Global"])
 
 
 def _race_embeddings(task: Task, repeats: int, device: str) -> tuple[float, float]:
@@ -248,6 +286,13 @@ def _race_embeddings(task: Task, repeats: int, device: str) -> tuple[float, floa
     return len(rows) / ours_s, len(rows) / reference_s
 
 
+def _seconds_to_get_ready(contender: AbstractContextManager[StepFunction]) -> float:
+    """Compiling, recording and the first steps; less once kernels are in the disk's cache."""
+    start = time.perf_counter()
+    with contender:
+        return round(time.perf_counter() - start, 1)
+
+
 def _step_growth(
     contender: Contender,
     name: str,
@@ -259,7 +304,7 @@ def _step_growth(
     return growth_mb(contender(make_task(name, device, mask_sizes, seed, batch)), device)
 
 
-def _middle_masks(shape: BenchShape) -> MaskSettings:
+def middle_masks(shape: BenchShape) -> MaskSettings:
     """Masks of one size each, in the middle of the shape's ranges."""
     features, masks = shape.table.features, shape.masks
     m_ctx, m_trg = (

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
+from varjepa.bench.growth import FEATURES, bench_growth
 from varjepa.bench.simulation import SAME, SimulationBench, compare_simulation
-from varjepa.bench.training_step import MASK_SIZES, MaskSizes, bench_steps
+from varjepa.bench.training_step import MASK_SIZES, REFERENCE_PRECISIONS, bench_steps
 from varjepa.cli.shell import ListGroup, console, positive
 from varjepa.cli.studies import known_variants
 from varjepa.errors import InputError
 from varjepa.estimators.parameters import pick_device
 from varjepa.files import make_folder, write_json
+
+Word = TypeVar("Word", bound=str)
 
 bench = typer.Typer(cls=ListGroup, invoke_without_command=True)
 
@@ -34,18 +37,27 @@ def bench_steps_command(
     dropout: Annotated[
         bool, typer.Option(help="Give the reference the paper's dropout, which ours lacks.")
     ] = False,
+    reference_precision: Annotated[
+        str, typer.Option(help="Of Algorithm 1 on a GPU: tf32 or bfloat16.")
+    ] = "tf32",
     json: Json = None,
 ) -> None:
     """Our training step and embedding pass beside Algorithm 1 as written, in one run."""
     if context.invoked_subcommand is not None:
         return
-    sizes = _mask_sizes(mask_sizes)
+    sizes = one_of("--mask-sizes", mask_sizes, MASK_SIZES)
+    precision = one_of("--reference-precision", reference_precision, REFERENCE_PRECISIONS)
     kind = pick_device(device).type
     _check_json(json)
     rows: list[dict[str, Any]] = []
     for shape in shapes or ["adult"]:
         rows += bench_steps(
-            [shape], kind, positive("--repeats", repeats), sizes, with_dropout=dropout
+            [shape],
+            kind,
+            positive("--repeats", repeats),
+            sizes,
+            with_dropout=dropout,
+            reference_precision=precision,
         )
         console.print(_sentence(rows[-1]), highlight=False, soft_wrap=True)
         if json is not None:
@@ -82,6 +94,40 @@ def bench_simulation_command(
         raise typer.Exit(1)
 
 
+@bench.command("growth")
+def bench_growth_command(
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    batch: Annotated[int, typer.Option(help="Rows of a step where they are not varied.")] = 64,
+    most_features: Annotated[int, typer.Option(help="Leave wider tables out.")] = max(FEATURES),
+    repeats: Annotated[int, typer.Option(help="Timed steps of each.")] = 5,
+    json: Json = None,
+) -> None:
+    """Step time against columns, rows and layers, for the estimator's defaults."""
+    kind = pick_device(device).type
+    _check_json(json)
+    rows: list[dict[str, Any]] = []
+
+    def show(row: dict[str, Any]) -> None:
+        rows.append(row)
+        took = "does not fit in memory" if row["step_ms"] is None else f"{row['step_ms']} ms"
+        console.print(
+            f"{row['varied']} {row['name']}: {row['features']} columns, {row['batch']} rows: "
+            f"{took}; attention {row['attention_share']:.0%} of the arithmetic",
+            highlight=False,
+            soft_wrap=True,
+        )
+        if json is not None:
+            write_json(json, rows)
+
+    bench_growth(
+        kind,
+        positive("--batch", batch),
+        positive("--repeats", repeats),
+        on_row=show,
+        most_features=positive("--most-features", most_features),
+    )
+
+
 def _sentence(row: dict[str, Any]) -> str:
     r = row
     return (
@@ -93,11 +139,12 @@ def _sentence(row: dict[str, Any]) -> str:
     )
 
 
-def _mask_sizes(word: str) -> MaskSizes:
-    for known in MASK_SIZES:
-        if word == known:
-            return known
-    raise InputError(f"--mask-sizes {word!r} is not one of {', '.join(MASK_SIZES)}")
+def one_of(option: str, word: str, known: tuple[Word, ...]) -> Word:
+    """An option that takes one of a few words."""
+    for one in known:
+        if word == one:
+            return one
+    raise InputError(f"{option} {word!r} is not one of {', '.join(known)}")
 
 
 def _check_json(path: Path | None) -> None:

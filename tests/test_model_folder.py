@@ -1,4 +1,6 @@
-"""Claims: a damaged or foreign model folder is refused in one sentence, and nothing is executed."""
+"""Claims: a model folder comes back as it was written; one that is damaged, incomplete or foreign
+is refused in one sentence. What a hostile one can do is in test_hostile_models.py.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +47,14 @@ def test_a_missing_file_is_named(folder: Path, name: str) -> None:
     ("change", "says"),
     [
         ({"format": "other"}, "is not a varjepa model"),
-        ({"version": 99}, "format version 99"),
-        ({"sha256": {"../x": "0"}}, "does not list"),
-        ({"sha256": None}, "does not list"),
+        ({"version": 99}, "format version 99, this varjepa reads 2"),
+        ({"version": 1}, "format version 1, this varjepa reads 2; fit the model again"),
+        ({"version": "2"}, "of any format version"),
+        ({"files": {"../x": "0"}}, "does not list"),
+        ({"files": None}, "does not list"),
+        ({"more": 1}, "not laid out"),
+        ({"sha256": "0" * 64}, "its own SHA-256"),
+        ({}, "its own SHA-256"),  # the same values, spelled in another way
     ],
 )
 def test_foreign_manifests(folder: Path, change: dict[str, object], says: str) -> None:

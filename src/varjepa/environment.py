@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy
@@ -27,6 +28,36 @@ def describe_environment(device: str = "cpu") -> dict[str, str | int | None]:
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name(device) if device != "cpu" else device,
     }
+
+
+def describe_arithmetic() -> dict[str, str | int]:
+    """What the last bits of a result depend on, besides the seed."""
+    return {
+        "varjepa": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": numpy.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def compare_arithmetic(other: Mapping[str, str | int]) -> str | None:
+    """How another environment differs in what moves the last bits of an embedding, in words.
+
+    Those are torch's version, whichever build of it, the system and the CPU's instructions; Python,
+    numpy and the number of threads move none.
+    """
+    here = describe_arithmetic()
+    named = [
+        (str(found.get("torch")).split("+")[0], found.get("system"), found.get("instructions"))
+        for found in (other, here)
+    ]
+    if named[0] == named[1]:
+        return None
+    there, now = (f"torch {torch_} on {system} ({cpu})" for torch_, system, cpu in named)
+    return f"{there}, not {now}"
 
 
 def _commit() -> str | None:

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from tests.experiments.test_simulation_findings import paper_rows
-from tests.report.test_page import HOSTILE, Reader
+from tests.report.test_page import HOSTILE, POLICY, Reader
 from tests.report.test_page_in_browser import chromium
 from tests.report.test_paper_tables import downstream_rows, uncertainty_rows
 from tests.report.test_simulation import curves
@@ -258,7 +258,7 @@ def test_nothing_is_loaded_and_nothing_runs(tmp_path: Path) -> None:
     policies = [
         a["content"] for _, a in reader.elements if a.get("http-equiv") == "Content-Security-Policy"
     ]
-    assert policies == ["default-src 'none'; style-src 'unsafe-inline'; img-src data:"]
+    assert policies == [POLICY]
     ids = [a["id"] for _, a in reader.elements if "id" in a]
     assert len(ids) == len(set(ids))
     for tag, attributes in reader.elements:
@@ -294,7 +294,7 @@ def test_foreign_files_are_named_in_one_sentence(tmp_path: Path, name: str, cont
         ("simulation.json", "kl_aggregate", 1e300, "row 0.kl_aggregate must be below"),
         ("simulation.json", "format_version", 2, "has format version 2, this varjepa reads 1"),
         ("simulation.json", "environment", {"device": []}, "environment.device must be text"),
-        ("simulation.json", "accuracy", 10**400, "not a JSON file this version wrote"),
+        ("simulation.json", "accuracy", 10**400, "row 0.accuracy must be a finite number"),
         ("epoch_diagnostics.json", "coupling", [1.0], "curves of different lengths"),
         ("downstream.json", "accuracy", 1.5, "row 0.accuracy must be between 0 and 1"),
         ("downstream.json", "test_rows", 0, "row 0.test_rows must be at least 1"),

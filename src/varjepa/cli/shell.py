@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,15 +15,18 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from typer.core import TyperCommand, TyperGroup
 
+from varjepa.cli.terminal import PlainConsole, visible
 from varjepa.errors import InputError, Interrupted
 from varjepa.networks.row_slices import keep_freed_memory
+from varjepa.training.distributed import place_from_torchrun
 
 UsageError: Any = typer.BadParameter.__base__  # Typer may bring its own copy of Click
 
 WRONG_INPUT = 2
 INTERRUPTED = 130  # what shells report after Ctrl-C
+TERMINATED = 143  # and after SIGTERM
 
-console = Console()
+console = PlainConsole()
 
 
 class ListCommand(TyperCommand):
@@ -57,7 +62,14 @@ def _spread(params: list[Any], args: list[str]) -> list[str]:
 def run(app: typer.Typer, arguments: list[str] | None) -> None:
     """Run the command and leave with its exit code."""
     keep_freed_memory()
+    with _sigterm_like_ctrl_c() as terminated:
+        code = _exit_code(app, arguments)
+    sys.exit(TERMINATED if code == INTERRUPTED and terminated.is_set() else code)
+
+
+def _exit_code(app: typer.Typer, arguments: list[str] | None) -> int:
     try:
+        refuse_undecodable(sys.argv[1:] if arguments is None else arguments)
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             code = app(args=arguments, standalone_mode=False)
@@ -75,14 +87,47 @@ def run(app: typer.Typer, arguments: list[str] | None) -> None:
     except (KeyboardInterrupt, typer.Abort):
         complain("interrupted")
         code = INTERRUPTED
-    sys.exit(code if isinstance(code, int) else 0)
+    return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def _sigterm_like_ctrl_c() -> Iterator[threading.Event]:
+    """SIGTERM ends the command in an orderly way too; the event says that it came."""
+    came = threading.Event()
+
+    def interrupt(*_: object) -> None:
+        came.set()
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield came
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def complain(sentence: str) -> int:
     """One line on stderr; the exit code for wrong input."""
-    if sentence:  # a group without a command has printed its help instead
-        print(f"varjepa: {' '.join(sentence.split())}", file=sys.stderr)  # noqa: T201
+    # a group without a command has printed its help instead
+    if sentence and not leads_elsewhere():
+        print(f"varjepa: {visible(' '.join(sentence.split()))}", file=sys.stderr)  # noqa: T201
     return WRONG_INPUT
+
+
+def leads_elsewhere() -> bool:
+    """Whether another process that torchrun started says it all, once."""
+    place = place_from_torchrun()
+    return place is not None and place.rank > 0
+
+
+def refuse_undecodable(words: list[str]) -> None:
+    """Arrow opens no file whose name is not UTF-8, and no table has such a column."""
+    for word in words:
+        if not word.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in word):
+            raise InputError(f"the argument {word} is not UTF-8 text")
 
 
 def seed_number(value: int) -> int:
@@ -120,4 +165,7 @@ def progress_bar(total: int) -> Iterator[Callable[[str, int], None]]:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"varjepa: warning: {' '.join(str(message).split())}", file=sys.stderr)  # noqa: T201
+    if leads_elsewhere():
+        return
+    words = " ".join(str(message).split())
+    print(f"varjepa: warning: {visible(words)}", file=sys.stderr)  # noqa: T201

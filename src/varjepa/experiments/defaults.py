@@ -25,7 +25,7 @@ from varjepa.datasets.loading import load_dataset
 from varjepa.downstream import FitOptions, Split, Tokens, fit_seeds
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
-from varjepa.estimators.parameters import pick_device
+from varjepa.estimators.parameters import OF_THE_RUN, pick_device
 from varjepa.evaluation.ambiguity import auroc_of_ambiguous, spearman
 from varjepa.evaluation.classification import COVERAGES
 from varjepa.evaluation.holes import hole_errors, punch_holes
@@ -82,7 +82,8 @@ def reproduce_defaults(
 
 def open_defaults(folder: Path, settings: DefaultsSettings) -> ResultFile:
     """``defaults.json``, refused where it holds rows of other settings."""
-    parameters = VarTJEPA().get_params()
+    unasked = (*OF_THE_RUN, "precision", "random_state")
+    parameters = {k: v for k, v in VarTJEPA().get_params().items() if k not in unasked}
     shared = {"judged": plain(settings), "estimator": _as_json(parameters)}
     layout = Layout(
         ("dataset", "selected_by", "seed"),
@@ -132,7 +133,8 @@ def selective(
     device = pick_device(model.device).type
     tokens = Tokens(torch.as_tensor(model.embed(data.table).mean), standardise=True)
     seeds = list(range(settings.predictor_seeds))
-    predictions = fit_seeds("mlp", tokens, data.label, split, seeds, FitOptions(device=device))
+    options = FitOptions(adapter="flat", device=device)  # what ``transform`` gives a user
+    predictions = fit_seeds("mlp", tokens, data.label, split, seeds, options)
     correct = predictions.labels() == data.label[split.test]  # (R, n)
     test = data.table.take(split.test)
     by_kind: dict[str, Any] = {}

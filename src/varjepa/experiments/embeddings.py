@@ -34,9 +34,9 @@ from varjepa.experiments.transductive import build_estimator, fit_on_all_rows
 from varjepa.files import make_folder, read_json, replacing, write_json
 from varjepa.models.rows import Rows
 from varjepa.models.var_t_jepa.model import VarTJepa
-from varjepa.models.var_t_jepa.scoring import AGGREGATES, KINDS, score_rows
+from varjepa.models.var_t_jepa.scoring import KINDS, MEASURES, score_rows
 
-SCORES = tuple(f"{kind} {aggregate}" for kind in KINDS for aggregate in AGGREGATES)
+SCORES = tuple(f"{kind} {aggregate}" for kind, aggregate in MEASURES)
 """every latent uncertainty of a row"""
 
 CHUNK = 2048
@@ -146,8 +146,8 @@ def score_table(estimator: VarTJEPA, table: pa.Table) -> dict[str, Floats]:
     """Every latent uncertainty of every row, all in one pass."""
 
     def score(model: VarTJepa, rows: Rows) -> Tensor:
-        found = [score_rows(model, rows, kind, estimator.seed_) for kind in KINDS]
-        return torch.stack([s.per_row(aggregate) for s in found for aggregate in AGGREGATES], 1)
+        found = score_rows(model, rows, KINDS, estimator.seed_)
+        return torch.stack([found[kind].per_row(aggregate) for kind, aggregate in MEASURES], 1)
 
     parts = [
         estimator._blockwise(table.slice(start, CHUNK), score)

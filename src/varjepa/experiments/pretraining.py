@@ -9,6 +9,7 @@ from typing import Any
 
 from varjepa.datasets.catalogue import dataset_info
 from varjepa.estimators import TJEPA, VarTJEPA
+from varjepa.estimators.parameters import OF_THE_RUN
 from varjepa.estimators.validating import ONLINE_PROBE
 from varjepa.experiments.tabular_settings import (
     OUR_CHANGES,
@@ -23,9 +24,9 @@ from varjepa.experiments.tabular_settings import (
 )
 from varjepa.training.probe import ProbeSettings
 
-_OF_THE_MACHINE = (
-    "device", "precision", "capture", "log_dir", "tensorboard", "verbose", "random_state",
-    "column_kinds", "validation_share", "output",
+_DECIDED_ELSEWHERE = (
+    *OF_THE_RUN, "precision", "random_state", "column_kinds", "validation_share", "output",
+    "batch_size", "warm_up_share", "anneal_share", "momentum",
 )  # fmt: skip
 
 
@@ -135,5 +136,5 @@ def _defaults(model: Model) -> Mapping[str, Any]:
     """Parameters of an estimator that neither the paper nor the machine decides."""
     estimator = VarTJEPA() if model == "var_t_jepa" else TJEPA()
     elsewhere = {f.name for kind in (Hyperparameters, Schedule) for f in fields(kind)}
-    elsewhere |= {"batch_size", "warm_up_share", "anneal_share", "momentum", *_OF_THE_MACHINE}
+    elsewhere |= set(_DECIDED_ELSEWHERE)
     return {k: v for k, v in estimator.get_params().items() if k not in elsewhere}

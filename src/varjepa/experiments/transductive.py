@@ -22,7 +22,7 @@ from varjepa.estimators.base import TableEstimator
 from varjepa.experiments.pretraining import Pretraining
 from varjepa.models.rows import take_rows
 from varjepa.training.selection import FilteredProbe
-from varjepa.training.trainer import Record
+from varjepa.training.state import Record
 
 OnEpoch = Callable[[Record], None]
 

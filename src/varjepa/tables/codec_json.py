@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,10 +31,12 @@ from varjepa.tables.strict_json import (
     text,
     whole,
     whole_or_number,
+    whole_text,
 )
 
 FORMAT = "varjepa-table-codec"
 VERSION = 1
+LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def fitted_to_json(
@@ -108,9 +111,9 @@ def fitted_from_json(value: Any) -> dict[str, Any]:
 def _column(value: Any, where: str) -> Column:
     found = StrictObject(value, where)
     column = Column(
-        name=found.take("name", text),
+        name=found.take("name", whole_text),
         kind=found.take("kind", one_of(KINDS)),
-        type=parse_type(found.take("type", text)),
+        type=found.take("type", _type),
         is_integer=found.take("is_integer", flag),
         unit=found.take("unit", optional(one_of(tuple(NANOSECONDS)))),
     )
@@ -120,13 +123,19 @@ def _column(value: Any, where: str) -> Column:
     return column
 
 
+def _type(value: Any, where: str) -> pa.DataType:
+    if len(text(value, where)) > 200:  # one type inside another, and so on
+        raise InputError(f"{where} is not a column type this version knows")
+    return parse_type(value)
+
+
 def _numeric(value: Any, where: str) -> NumericFeature:
     found = StrictObject(value, where)
-    column = found.take("column", text)
+    column = found.take("column", whole_text)
     part = found.take("part", one_of((VALUE, ELAPSED, *CALENDAR_PARTS)))
     marginal = Marginal(
         found.take("missing_share", share),
-        found.take("quantiles", list_of(number)),
+        found.take("quantiles", list_of(_network_number)),
     )
     scaler = Scaler(
         low=found.take("low", optional(whole_or_number)),
@@ -142,6 +151,13 @@ def _numeric(value: Any, where: str) -> NumericFeature:
     return NumericFeature(column, part, scaler, marginal)
 
 
+def _network_number(value: Any, where: str) -> float:
+    """What a network is given must be finite in its own precision too."""
+    if abs(number(value, where)) > LARGEST_FLOAT32:
+        raise InputError(f"{where} must be a finite number in float32")
+    return float(value)
+
+
 def _check_scaler(scaler: Scaler, where: str) -> None:
     low, high = scaler.low, scaler.high
     if type(low) is not type(high) or (low is not None and high is not None and low > high):
@@ -152,6 +168,8 @@ def _check_scaler(scaler: Scaler, where: str) -> None:
             raise InputError(f"{where}.low and high must be those of a 64-bit integer column")
     if scaler.scale <= 0:
         raise InputError(f"{where}.scale must be above 0")
+    if not abs(2.0 - scaler.shift) + 3.0 < LARGEST_FLOAT32 * min(scaler.scale, 1.0):
+        raise InputError(f"{where}.shift and scale must give numbers that are finite in float32")
     if len(scaler.knots) != len(scaler.heights) or len(scaler.knots) == 1:
         raise InputError(f"{where}.knots and heights must be of one length")
     for key in ("knots", "heights"):
@@ -162,12 +180,12 @@ def _check_scaler(scaler: Scaler, where: str) -> None:
 
 def _categorical(value: Any, where: str) -> CategoricalFeature:
     found = StrictObject(value, where)
-    column = found.take("column", text)
+    column = found.take("column", whole_text)
     missing_share = found.take("missing_share", share)
-    texts = pa.array(found.take("levels", list_of(text)), pa.large_string())
+    texts = pa.array(found.take("levels", list_of(whole_text)), pa.large_string())
     counts = found.take("counts", list_of(whole))
     found.finish()
-    if len(texts) != len(counts) or (counts and min(counts) < 0):
+    if len(texts) != len(counts) or (counts and not 0 <= min(counts) <= max(counts) < 2**63):
         raise InputError(f"{where} must have one count, not negative, for each level")
     if len(texts) > 1 and not pc.all(pc.less(texts[:-1], texts[1:])).as_py():
         raise InputError(f"{where}.levels must be distinct and sorted")

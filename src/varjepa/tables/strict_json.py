@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
 from varjepa.errors import InputError
+from varjepa.tables.quoting import listed
 
 Check = Callable[[Any, str], Any]
 """Takes a JSON value and where it stands; returns what it means, or raises InputError."""
+
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 class StrictObject:
@@ -27,13 +31,20 @@ class StrictObject:
 
     def finish(self) -> None:
         if self.left:
-            raise InputError(f"{self.where} has unknown keys: {', '.join(map(repr, self.left))}")
+            raise InputError(f"{self.where} has unknown keys: {listed(list(self.left))}")
 
 
 def text(value: Any, where: str) -> str:
     if not isinstance(value, str):
         raise InputError(f"{where} must be text")
     return value
+
+
+def whole_text(value: Any, where: str) -> str:
+    """Text without halves of characters: JSON can spell them, no file or Arrow table holds them."""
+    if _HALF_CHARACTER.search(text(value, where)):
+        raise InputError(f"{where} must be text of whole characters")
+    return str(value)
 
 
 def flag(value: Any, where: str) -> bool:
@@ -43,15 +54,21 @@ def flag(value: Any, where: str) -> bool:
 
 
 def whole(value: Any, where: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InputError(f"{where} must be a whole number")
+    if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) <= value < 2**64:
+        raise InputError(f"{where} must be a whole number of 64 bits")
     return value
 
 
 def number(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{where} must be a finite number")
-    return float(value)
+    try:
+        found = float(value)
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found):
+        raise InputError(f"{where} must be a finite number")
+    return found
 
 
 def whole_or_number(value: Any, where: str) -> int | float:

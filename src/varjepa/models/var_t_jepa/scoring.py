@@ -7,7 +7,7 @@ the same for all rows, so a score does not depend on the other rows of its batch
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
@@ -21,6 +21,7 @@ from varjepa.models.var_t_jepa.model import VarTJepa
 from varjepa.models.var_t_jepa.prediction import predict_latents
 from varjepa.randomness import generator_for
 from varjepa.variational.elbo import ElboTerms
+from varjepa.variational.gaussian import DiagonalGaussian
 
 Kind = Literal["posterior", "predictive", "surprise", "nll"]
 """posterior: std of q(s_w | row), the paper's score; predictive: std of r(s_y | other columns);
@@ -29,13 +30,33 @@ other columns). r is the imputer; without one, the objective's predictor."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-Aggregate = Literal["mean", "q90"]
-"""over a row's values: their mean, or their 90th percentile"""
+Aggregate = Literal["mean", "q90", "geometric"]
+"""over a row's values: their mean, their 90th percentile, or, of standard deviations, their
+geometric mean"""
 
 AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
 
+SPREADS: tuple[Kind, ...] = ("posterior", "predictive")
+"""Scores that are standard deviations, of which alone there is a geometric mean."""
+
+MEASURES: tuple[tuple[Kind, Aggregate], ...] = tuple(
+    (kind, aggregate)
+    for kind in KINDS
+    for aggregate in AGGREGATES
+    if aggregate != "geometric" or kind in SPREADS
+)
+
 SPLITS = 2
 """How many times the columns are cut into halves."""
+
+
+def usual_aggregate(kind: Kind) -> Aggregate:
+    """What a user gets who does not ask for one.
+
+    Columns differ in how predictable they are by orders of magnitude. The arithmetic mean of what a
+    prediction leaves open would listen to the least predictable ones alone.
+    """
+    return "geometric" if kind == "predictive" else "mean"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,36 +71,49 @@ class Scores:
         return self.values.mean(-1).masked_fill(~self.known, torch.nan)
 
     def per_row(self, aggregate: Aggregate) -> Tensor:
-        """Mean or 90th percentile over all of a row's values; 0 where it has none.  # (B,)"""
+        """One number for all of a row's values; 0 where it has none.  # (B,)"""
         spread = self.values.masked_fill(~self.known.unsqueeze(-1), torch.nan).flatten(1)
-        if aggregate == "mean":
-            return spread.nanmean(-1).nan_to_num(0.0)
-        return spread.nanquantile(0.9, dim=-1).nan_to_num(0.0)
+        if aggregate == "q90":
+            return spread.nanquantile(0.9, dim=-1).nan_to_num(0.0)
+        if aggregate == "geometric":
+            return spread.log().nanmean(-1).exp().nan_to_num(0.0)
+        return spread.nanmean(-1).nan_to_num(0.0)
 
 
 @torch.no_grad()
-def score_rows(model: VarTJepa, rows: Rows, kind: Kind, seed: int) -> Scores:
-    """Score every feature of every row."""
+def score_rows(
+    model: VarTJepa, rows: Rows, kinds: Sequence[Kind], seed: int
+) -> dict[Kind, Scores]:
+    """Score every feature of every row; several kinds share their predictions."""
     features, device = model.shape.features, rows.num.device
     everything = torch.ones(len(rows), features, dtype=torch.bool, device=device)
-    posterior = embed_rows(model, rows)
-    if kind == "posterior":
-        return Scores(posterior.std, everything)
-    total = torch.zeros((), device=device)
-    for masks in column_splits(rows, features, seed):
-        p = predict_latents(model, rows, masks)
+    posterior = None if {"predictive", "nll"}.issuperset(kinds) else embed_rows(model, rows)
+
+    def judge(kind: Kind, r: DiagonalGaussian) -> Tensor:
         if kind == "predictive":
-            value = p.std  # (B, D, d)
-        elif kind == "surprise":
-            value = posterior.kl_to(p).unsqueeze(-1)  # (B, D, 1)
-        else:
-            nll = model.predicted_nll(p, rows)
-            value = nll.unsqueeze(-1)  # (B, D, 1)
-        asked = torch.zeros_like(everything).scatter(1, masks.target[:, 0], True)
-        total = total + torch.where(asked.unsqueeze(-1), value, 0.0)
-    # a prediction needs no value to be there; a surprise does
-    known = everything if kind == "predictive" or rows.observed is None else rows.observed
-    return Scores(total / SPLITS, known)
+            return r.std  # (B, D, d)
+        if kind == "nll":
+            return model.predicted_nll(r, rows).unsqueeze(-1)  # (B, D, 1)
+        assert posterior is not None
+        return posterior.kl_to(r).unsqueeze(-1)  # (B, D, 1)
+
+    predicted = [kind for kind in kinds if kind != "posterior"]
+    totals = dict.fromkeys(predicted, torch.zeros((), device=device))
+    for masks in column_splits(rows, features, seed) if predicted else ():
+        r = predict_latents(model, rows, masks)
+        asked = torch.zeros_like(everything).scatter(1, masks.target[:, 0], True).unsqueeze(-1)
+        for kind in predicted:
+            totals[kind] = totals[kind] + torch.where(asked, judge(kind, r), 0.0)
+
+    observed = everything if rows.observed is None else rows.observed
+    found: dict[Kind, Scores] = {
+        # a prediction needs no value to be there; a surprise does
+        kind: Scores(total / SPLITS, everything if kind == "predictive" else observed)
+        for kind, total in totals.items()
+    }
+    if "posterior" in kinds and posterior is not None:
+        found["posterior"] = Scores(posterior.std, everything)
+    return found
 
 
 @torch.no_grad()

@@ -1,0 +1,104 @@
+"""Tables to disk: CSV, Parquet and Arrow, chosen by the file's extension.
+
+A spreadsheet runs text that begins like a formula. Text cells and column names of a CSV or TSV file
+that begin with = + - @, a tab, a carriage return or a line feed therefore get a single quote in
+front, which spreadsheets show as text; read back, the quote is part of the text. Numbers never get
+one, nor does text that is a plain number, such as "-5". Parquet and Arrow files have types and keep
+every text as it is, as does ``raw_text``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+
+from varjepa.errors import InputError
+from varjepa.files import replacing
+from varjepa.tables.arrow_types import is_text, value_type
+
+TEXT_EXTENSIONS = {".csv": ",", ".tsv": "\t"}
+"""What a spreadsheet opens, and its delimiter."""
+
+_FORMULA = r"^[=+\-@\t\r\n]"
+_PLAIN_NUMBER = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$"
+
+
+def write_table(table: pa.Table, path: str | os.PathLike[str], raw_text: bool = False) -> None:
+    """Write CSV, Parquet or Arrow by the file's extension; an existing file is replaced whole.
+
+    ``raw_text`` leaves text in CSV files that a spreadsheet would run as a formula.
+    CSV has one word for a missing cell and for an empty text, so the latter is read back missing.
+    """
+    path = Path(path)
+    check_extension(path)
+    extension = path.suffix.lower()
+    if extension in TEXT_EXTENSIONS and not raw_text:
+        table = without_formulas(table)
+    try:
+        with replacing(path) as temporary:
+            _WRITERS[extension](table, temporary)
+    except (OSError, pa.ArrowException) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot write {path}: {reason}") from error
+
+
+def check_extension(path: Path) -> None:
+    """Refuse an extension nobody can write, before any work is done for it."""
+    if path.suffix.lower() not in _WRITERS:
+        known = ", ".join(_WRITERS)
+        raise InputError(f"cannot tell what kind of table {path} is; known extensions: {known}")
+
+
+def without_formulas(table: pa.Table) -> pa.Table:
+    """A quote before names and text cells that a spreadsheet would run; all else as it is.
+
+    Examples:
+        >>> without_formulas(pa.table({"=a": ["=1+1", "-5", "b"], "n": [-1, 0, 1]})).to_pydict()
+        {"'=a": ["'=1+1", '-5', 'b'], 'n': [-1, 0, 1]}
+    """
+    names: list[str] = []
+    safe = _quoted(pa.array(table.column_names, pa.string())).to_pylist()
+    for name, new in zip(table.column_names, safe, strict=True):
+        while new != name and (new in table.column_names or new in names):
+            new = f"'{new}"  # another column has the name with the quote
+        names.append(new)
+    return pa.table([_quoted(column) for column in table.columns], names=names)
+
+
+def _quoted(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Text comes out as plain text, whether or not it has a formula: blocks must fit together."""
+    kind = value_type(column.type)
+    if kind in (pa.string_view(), pa.binary_view()):
+        kind = pa.large_string() if kind == pa.string_view() else pa.large_binary()
+    if not (is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+        return column
+    text = column if column.type == kind else column.cast(kind)
+    runs = pc.and_not(
+        pc.match_substring_regex(text, _FORMULA), pc.match_substring_regex(text, _PLAIN_NUMBER)
+    )
+    quote, nothing = pa.scalar("'").cast(kind), pa.scalar("").cast(kind)
+    return pc.if_else(runs, pc.binary_join_element_wise(quote, text, nothing), text)
+
+
+def _write_csv(table: pa.Table, path: Path, delimiter: str) -> None:
+    pa.csv.write_csv(table, path, pa.csv.WriteOptions(delimiter=delimiter))
+
+
+def _write_arrow(table: pa.Table, path: Path) -> None:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+_WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
+    ".csv": lambda table, path: _write_csv(table, path, TEXT_EXTENSIONS[".csv"]),
+    ".tsv": lambda table, path: _write_csv(table, path, TEXT_EXTENSIONS[".tsv"]),
+    ".parquet": lambda table, path: pa.parquet.write_table(table, path),
+    ".arrow": _write_arrow,
+    ".feather": _write_arrow,
+}

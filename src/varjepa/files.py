@@ -60,6 +60,12 @@ def replacing(path: Path) -> Iterator[Path]:
     _sync(path.parent)
 
 
+def remove_temporaries(folder: Path) -> None:
+    """Remove what :func:`replacing` left behind where its process was killed."""
+    for path in folder.glob(".*.tmp"):
+        path.unlink(missing_ok=True)
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Replace a file's content atomically."""
     with replacing(path) as temporary:

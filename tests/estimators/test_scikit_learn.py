@@ -1,10 +1,17 @@
-"""Claims: VarTJEPA is a scikit-learn transformer, with no expected failures."""
+"""Claims: VarTJEPA and TJEPA are scikit-learn transformers, with no expected failures.
+
+1. Every check that ``check_estimator`` runs, and every applicable one that it never runs (TJEPA's
+   ordinary ones are in ``test_t_jepa``). That list is complete: of scikit-learn's checks none is
+   neither run, nor for another sort of estimator, nor named here with a reason.
+2. ``set_output``, pipelines, grid searches, ``clone`` and pickle work.
+"""
 
 from __future__ import annotations
 
 import pickle
 import warnings
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -15,9 +22,13 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from varjepa.estimators import VarTJEPA
+from varjepa.errors import InputError
+from varjepa.estimators import TJEPA, VarTJEPA
+
+CHECKS = "sklearn.utils.estimator_checks"
 
 SMALL: dict[str, Any] = {
     "d": 8, "depth": 1, "heads": 2, "ff": 8, "predictor_width": 8, "predictor_depth": 1,
@@ -31,6 +42,99 @@ def test_scikit_learn_checks(estimator: VarTJEPA, check: Callable[[VarTJEPA], No
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # two epochs on twenty rows do collapse
         check(estimator)
+
+
+TINY_T_JEPA = {k: v for k, v in SMALL.items() if k in signature(TJEPA).parameters}
+
+NEVER_RUN = (
+    estimator_checks.check_estimators_partial_fit_n_features,
+    estimator_checks.check_get_feature_names_out_error,
+    estimator_checks.check_global_output_transform_pandas,
+    estimator_checks.check_global_set_output_transform_polars,
+    estimator_checks.check_inplace_ensure_writeable,
+    estimator_checks.check_n_features_in_after_fitting,
+    estimator_checks.check_param_validation,
+    estimator_checks.check_requires_y_none,
+    estimator_checks.check_set_output_transform,
+    estimator_checks.check_set_output_transform_pandas,
+    estimator_checks.check_set_output_transform_polars,
+    estimator_checks.check_supervised_y_no_nan,
+    estimator_checks.check_transformer_get_feature_names_out,
+    estimator_checks.check_transformer_get_feature_names_out_pandas,
+    estimator_checks.check_transformer_preserve_dtypes,
+)
+"""Checks of scikit-learn's own suite that ``check_estimator`` leaves out."""
+
+NOT_OURS = {
+    "check_dataframe_column_names_consistency": "we match columns by name, in any order; the same "
+    "check spares scikit-learn's ColumnTransformer for that; see the test below",
+    "check_estimators_nan_inf": "missing and infinite cells are welcome",
+    "check_fit_non_negative": "so are negative numbers",
+    "check_nonsquare_error": "rows are not distances",
+    "check_transformers_unfitted_stateless": "a fit is needed",
+    "check_decision_proba_consistency": "there are no predictions",
+    "check_sparsify_coefficients": "there are no coefficients",
+    "check_supervised_y_2d": "y is not predicted",
+    "check_non_transformer_estimators_n_iter": "it transforms",
+    "check_estimators_data_not_an_array": "a helper of check_transformer_data_not_an_array",
+    "check_estimator": "runs the others",
+}
+OTHER_SORTS = ("classif", "cluster", "outlier", "regress", "sample_weight", "array_api")
+
+
+@pytest.mark.parametrize("check", NEVER_RUN, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("estimator", [VarTJEPA(**SMALL), TJEPA(**TINY_T_JEPA)], ids=["var", "t"])
+def test_checks_that_check_estimator_never_runs(
+    estimator: Any, check: Callable[[str, Any], None]
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(type(estimator).__name__, estimator)
+
+
+def test_no_check_is_forgotten() -> None:
+    run = {check.func.__name__ for _, check in estimator_checks.estimator_checks_generator(
+        VarTJEPA(**SMALL)
+    )}  # fmt: skip
+    known = {name for name in vars(estimator_checks) if name.startswith("check_")}
+    own = {n for n in known if getattr(vars(estimator_checks)[n], "__module__", "") == CHECKS}
+    left = own - run - {check.__name__ for check in NEVER_RUN} - NOT_OURS.keys()
+    assert {name for name in left if not any(sort in name for sort in OTHER_SORTS)} == set()
+
+
+def test_names_of_frames() -> None:
+    """What check_dataframe_column_names_consistency asks of an estimator that goes by names."""
+    X = frame()
+    model = fitted(X)
+    assert model.feature_names_in_.dtype == object
+    assert model.feature_names_in_.tolist() == list(X.columns)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for method in (model.transform, model.score, model.score_samples):
+            method(X)
+            np.testing.assert_array_equal(method(X[["colour", "size", "count"]]), method(X))
+            for wrong in (X.add_prefix("another_"), X[["size"]]):
+                with pytest.raises(ValueError, match=r"no column '(size|count)'"):
+                    method(wrong)
+    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+        model.transform(X.to_numpy())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"d": "8"},
+        {"learning_rate": None},
+        {"context_share": 0.5},
+        {"capture": "yes"},
+        {"device": 0},
+    ],
+)
+def test_parameters_of_wrong_types(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(InputError, match=f"The '{name}' parameter of VarTJEPA must be") as caught:
+        VarTJEPA(**{**SMALL, **wrong}).fit(frame())
+    assert "\n" not in str(caught.value)
 
 
 def frame(n: int = 60) -> pd.DataFrame:

@@ -31,7 +31,7 @@ from varjepa.models.rows import Rows, TableShape
 from varjepa.models.t_jepa import TJepa, TJepaSettings, embed_points
 from varjepa.randomness import seeded_weights
 from varjepa.training.objectives import TJepaObjective
-from varjepa.training.selection import HeldOutObjective
+from varjepa.training.selection import HeldOutObjective, Selection
 from varjepa.training.settings import TrainingSettings
 from varjepa.training.trainer import train
 
@@ -194,7 +194,7 @@ def test_a_planted_collapse_rings_and_is_diagnosed() -> None:
     """Unrelated columns and a target that follows at once: the best answer is a constant one."""
     rows, settings = unrelated(), replace(SETTINGS, epochs=100, learning_rate=1e-2, patience=99)
 
-    class Latest:
+    class Latest(Selection):
         name = "latest"
         looks = 0.0
 

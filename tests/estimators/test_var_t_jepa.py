@@ -27,7 +27,7 @@ import torch
 
 from varjepa import VarTJEPA
 from varjepa.errors import InputError
-from varjepa.models.var_t_jepa.scoring import KINDS
+from varjepa.models.var_t_jepa.scoring import AGGREGATES, KINDS, MEASURES
 
 SMALL: dict[str, Any] = {
     "d": 8, "depth": 1, "heads": 2, "ff": 8, "predictor_width": 8, "predictor_depth": 1,
@@ -221,8 +221,7 @@ def test_samples_keep_what_is_given(model: VarTJEPA) -> None:
         model.sample(1, given=pd.DataFrame({"shoe": [1]}))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("aggregate", ["mean", "q90"])
+@pytest.mark.parametrize(("kind", "aggregate"), MEASURES)
 def test_uncertainties_are_finite(model: VarTJEPA, kind: Any, aggregate: Any) -> None:
     X = frame()
     X.loc[0] = [np.nan, np.nan, None, pd.NaT]
@@ -235,11 +234,27 @@ def test_uncertainties_are_finite(model: VarTJEPA, kind: Any, aggregate: Any) ->
     assert not holes.any() if kind in ("posterior", "predictive") else holes[0].all()
 
 
+def test_a_row_without_further_words_gets_its_geometric_predictive_spread(model: VarTJEPA) -> None:
+    X = frame()
+    default = model.uncertainty(X)
+    np.testing.assert_array_equal(default, model.uncertainty(X, "predictive", "geometric"))
+    assert (default < model.uncertainty(X, "predictive", "mean")).all()  # means of one sample
+    posterior = model.embed(X)
+    for aggregate in AGGREGATES:
+        np.testing.assert_allclose(
+            posterior.uncertainty(aggregate),
+            model.uncertainty(X, "posterior", aggregate),
+            rtol=1e-5,
+        )
+    with pytest.raises(InputError, match="geometric"):
+        model.uncertainty(X, "nll", "geometric")
+
+
 def test_scores_split_into_terms(model: VarTJEPA) -> None:
     terms = model.score_samples(frame(), terms=True)
     total = (
         0.1 * terms["rec"] + terms["gen"] + 1e-4 * terms["kl_sx"]
-        + 1e-6 * terms["kl_z"] + 1e-5 * terms["kl_sy"]
+        + 1e-6 * terms["kl_z"] + model.alpha_kl_sy * terms["kl_sy"]
     )  # fmt: skip
     np.testing.assert_allclose(model.score_samples(frame()), -total, rtol=1e-5)
 

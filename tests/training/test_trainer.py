@@ -25,11 +25,12 @@ from varjepa.models.var_t_jepa.model import VarTJepa
 from varjepa.models.var_t_jepa.settings import VarTJepaSettings
 from varjepa.randomness import seeded_weights
 from varjepa.training.alarm import inspect_latents
+from varjepa.training.linear_probe import LinearProbeSettings
 from varjepa.training.objectives import Objective, VarTJepaObjective
-from varjepa.training.probe import ProbeSettings
 from varjepa.training.schedules import KlAnnealing, annealed, warm_up_cosine
-from varjepa.training.selection import FilteredProbe, HeldOutObjective
+from varjepa.training.selection import FilteredProbe, HeldOutObjective, Selection
 from varjepa.training.settings import TrainingSettings
+from varjepa.training.state import TrainingState, snapshot
 from varjepa.training.trainer import TrainingResult, train
 from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
 
@@ -81,7 +82,7 @@ def test_training_learns_and_keeps_the_best_look() -> None:
 
 
 def test_patience_ends_training() -> None:
-    class Falling:
+    class Falling(Selection):
         name = "falling"
         looks = 0
 
@@ -97,7 +98,7 @@ def test_patience_ends_training() -> None:
 
 
 def test_a_training_without_a_finite_look_says_so() -> None:
-    class Blind:
+    class Blind(Selection):
         name = "blind"
 
         def score(self, objective: Objective) -> float:
@@ -189,7 +190,7 @@ def test_filtered_probe_discards_the_uncertain() -> None:
     rows = table()
     labels = rows.cat[:, 0] - 1
     objective = VarTJepaObjective(run(rows)[0], WEIGHTS)
-    probe = ProbeSettings(epochs=30, batch=64, learning_rate=1e-2, weight_decay=0.0, hidden=0)
+    probe = LinearProbeSettings()
 
     def accuracy(discard: float, truth: Tensor) -> float:
         return FilteredProbe(rows, labels, rows, truth, 3, probe, 0, discard).score(objective)
@@ -218,3 +219,24 @@ def test_a_constant_column_is_no_collapse() -> None:
     assert inspect_latents(means, torch.ones(3, dtype=torch.bool)).silent_features == (1,)
     assert inspect_latents(torch.zeros(50, 3, 4), varies).collapsed
     assert not inspect_latents(torch.zeros(50, 3, 4), torch.zeros(3, dtype=torch.bool)).collapsed
+
+
+def test_a_later_look_wins_unless_it_is_worse_than_chance_explains() -> None:
+    model = build()
+    plain, patient = (TrainingState(best=snapshot(model)) for _ in range(2))
+    for score in (0.80, 0.90, 0.895, 0.70):
+        plain.judge(score, model)
+        patient.judge(score, model, noise=0.01)
+        for state in (plain, patient):
+            state.history.append({})
+    assert (plain.best_epoch, plain.best_score, plain.looks_without_gain) == (2, 0.9, 2)
+    assert (patient.best_epoch, patient.best_score, patient.looks_without_gain) == (3, 0.9, 1)
+
+
+def test_the_noise_of_an_accuracy_is_its_standard_error() -> None:
+    labels = torch.zeros(100, dtype=torch.long)
+    probe = FilteredProbe(
+        table(100), labels, table(100), labels, 2, LinearProbeSettings(), 0, standard_errors=2.0
+    )
+    assert probe.noise(0.9) == pytest.approx(2 * (0.9 * 0.1 / 80) ** 0.5)  # a fifth is discarded
+    assert replace(probe, standard_errors=0.0).noise(0.9) == 0

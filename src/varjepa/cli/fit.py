@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import pyarrow as pa
 import typer
+from numpy.typing import NDArray
 
 from varjepa.cli.shell import console, positive, seed_number
 from varjepa.cli.tables import Device, Seed, Table
-from varjepa.errors import InputError
+from varjepa.errors import InputError, Interrupted
 from varjepa.estimators import VarTJEPA
+from varjepa.estimators.parameters import pick_device
+from varjepa.files import remove_temporaries
 from varjepa.tables import KINDS as COLUMN_KINDS
 from varjepa.tables import Kind as ColumnKind
 from varjepa.tables import read_table
+from varjepa.training.checkpoint import remove_checkpoints, whole_checkpoints
+from varjepa.training.distributed import LostProcessError, together
 
 
 def fit(
@@ -30,19 +36,22 @@ def fit(
     device: Device = "auto",
     seed: Seed = 0,
     tensorboard: Annotated[bool, typer.Option(help="Also write TensorBoard events.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a fit that was interrupted.")
+    ] = False,
+    checkpoint_every: Annotated[
+        float, typer.Option(help="Seconds between checkpoints, in OUT/checkpoints.")
+    ] = 30.0,
+    compile_steps: Annotated[
+        str, typer.Option("--compile", help="on: a GPU replays recorded steps; off: it does not.")
+    ] = "on",
 ) -> None:
     """Learn from an unlabelled table."""
     start = time.perf_counter()
     kinds = dict(parse_kind(word) for word in kind or [])
-    rows = read_table(table)
-    labels = None
-    if target is not None:
-        if target not in rows.column_names:
-            raise InputError(f"--target {target!r} is not a column of {table}")
-        labels = rows[target].to_numpy(zero_copy_only=False)
-        rows = rows.drop_columns([target])
-        if rows.num_columns == 0:
-            raise InputError(f"{table} has no column besides --target {target!r}")
+    if compile_steps not in ("on", "off"):
+        raise InputError(f"--compile must be on or off, not {compile_steps!r}")
+    checkpoints = out / "checkpoints"
     model = VarTJEPA(
         epochs="auto" if epochs is None else positive("--epochs", epochs),
         column_kinds=kinds or None,
@@ -50,9 +59,27 @@ def fit(
         random_state=seed_number(seed),
         log_dir=str(out),
         tensorboard=tensorboard,
+        capture=compile_steps == "on",
+        checkpoint_dir=str(checkpoints),
+        checkpoint_every=checkpoint_every,
+        resume=resume,
         verbose=1,
-    ).fit(rows, labels)
-    model.save(out)
+    )
+    try:
+        with together(pick_device(device)) as team:
+            with team.sharing_errors():
+                rows, labels = read_rows(table, target)
+            model.fit(rows, labels)
+        if not team.leads:
+            return
+        remove_temporaries(out)
+        model.save(out)
+    except (KeyboardInterrupt, LostProcessError) as stop:
+        why = str(stop) or "interrupted"
+        if whole_checkpoints(checkpoints):
+            why += f"; the same command with --resume goes on from {checkpoints}"
+        raise Interrupted(why) from stop
+    remove_checkpoints(checkpoints)
     last = model.history_[model.best_epoch_ - 1]
     console.print(
         f"{rows.num_rows:,} rows, {rows.num_columns} columns: epoch {model.best_epoch_} kept by "
@@ -62,6 +89,20 @@ def fit(
         highlight=False,
         soft_wrap=True,
     )
+
+
+def read_rows(table: Path, target: str | None) -> tuple[pa.Table, NDArray[Any] | None]:
+    """The rows to learn from, and their labels where there is a target."""
+    rows = read_table(table)
+    if target is None:
+        return rows, None
+    if target not in rows.column_names:
+        raise InputError(f"--target {target!r} is not a column of {table}")
+    labels = rows[target].to_numpy(zero_copy_only=False)
+    rows = rows.drop_columns([target])
+    if rows.num_columns == 0:
+        raise InputError(f"{table} has no column besides --target {target!r}")
+    return rows, labels
 
 
 def parse_kind(word: str) -> tuple[str, ColumnKind]:

@@ -5,6 +5,7 @@ A subclass says which model it is about: its constructor's parameters, the netwo
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,32 +16,37 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from torch import Tensor, nn
 
+from varjepa.environment import compare_arithmetic
 from varjepa.errors import InputError
+from varjepa.estimators.constraints import constraints_of
 from varjepa.estimators.frames import to_arrow
 from varjepa.estimators.parameters import (
     Output,
-    as_setting,
     check_parameters,
     pick_device,
     table_shape,
     training_settings,
 )
-from varjepa.estimators.saving import restore, to_saved
+from varjepa.estimators.resuming import identity_of, open_checkpoints, refuse_another
+from varjepa.estimators.saving import from_saved, to_saved
 from varjepa.estimators.validating import hold_out, make_selection
-from varjepa.model_folder import ModelFileError, load_model, save_model
+from varjepa.model_folder import open_model, save_model
 from varjepa.models.rows import Rows, TableShape, map_blocks, take_rows
 from varjepa.randomness import seeded_weights
 from varjepa.tables import EncodedTable, Scaling, TableCodec
 from varjepa.tables import Kind as ColumnKind
 from varjepa.training.alarm import CollapseReport
+from varjepa.training.checkpoint import Checkpoint, Checkpoints
+from varjepa.training.distributed import current_team
 from varjepa.training.objectives import Objective
 from varjepa.training.progress import listening
 from varjepa.training.selection import Selection
 from varjepa.training.settings import Precision, TrainingSettings
-from varjepa.training.trainer import Record, train
+from varjepa.training.state import Record
+from varjepa.training.trainer import train
 
 
 class TableEstimator(TransformerMixin, BaseEstimator):
@@ -72,6 +78,9 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     capture: bool
     log_dir: str | None
     tensorboard: bool
+    checkpoint_dir: str | None
+    checkpoint_every: float
+    resume: bool
     verbose: int
     random_state: Any
 
@@ -120,6 +129,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         """Learn from unlabelled rows; class labels y, where given, only pick the checkpoint.
 
         Labels may be missing (None, NaN) for some rows, which are then learned from all the same.
+        Inside :func:`varjepa.training.distributed.together` all processes train one model.
         """
         before = dict(self.__dict__)
         try:
@@ -131,17 +141,30 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         return self
 
     def _fit(self, X: Any, y: ArrayLike | None) -> None:
-        codec, rows = self._begin(X)
-        training, validation = hold_out(rows, self.validation_share, self.seed_)
-        settings = self._training_settings(len(training))
-        selection = make_selection(
-            rows, training, validation, y, settings.masks, self._discard, self.seed_
-        )
-        log_dir = None if self.log_dir is None else Path(self.log_dir)
-        with listening(bool(self.verbose), log_dir, self.tensorboard) as listeners:
-            self._learn(
-                codec, rows, training, settings, selection, listeners.on_epoch, listeners.on_step
+        team = current_team()
+        with team.sharing_errors():
+            codec, rows = self._begin(X)
+        self.seed_ = int(team.leaders_number(self.seed_))
+        with open_checkpoints(self, team) as (checkpoints, past):
+            training, validation = hold_out(rows, self.validation_share, self.seed_)
+            settings = self._training_settings(len(training))
+            selection = make_selection(
+                rows, training, validation, y, settings.masks, self._discard, self.seed_, team
             )
+            if checkpoints is not None or team.size > 1:
+                identity = identity_of(self, codec, rows, selection)
+                team.refuse_different(json.dumps(identity).encode())
+                if checkpoints is not None:
+                    checkpoints.identity = identity
+                if past is not None:
+                    refuse_another(past.facts["identity"], identity)
+            log_dir = Path(self.log_dir) if self.log_dir is not None and team.leads else None
+            bar = bool(self.verbose) and team.leads
+            with listening(bar, log_dir, self.tensorboard) as listeners:
+                self._learn(
+                    codec, rows, training, settings, selection,
+                    listeners.on_epoch, listeners.on_step, checkpoints, past,
+                )  # fmt: skip
 
     def _begin(self, X: Any) -> tuple[TableCodec, Rows]:
         """The table as tensors, with a codec fitted to it; this fit's seed."""
@@ -162,6 +185,8 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         selection: Selection,
         on_epoch: Callable[[Record], None] = lambda record: None,
         on_step: Callable[[int, int], None] = lambda step, total: None,
+        checkpoints: Checkpoints | None = None,
+        past: Checkpoint | None = None,
     ) -> None:
         """Train on the rows whose numbers are ``training``, and keep what was learned."""
         with seeded_weights(self.seed_):
@@ -175,6 +200,9 @@ class TableEstimator(TransformerMixin, BaseEstimator):
             on_epoch,
             on_step,
             row_numbers=training,
+            checkpoints=checkpoints,
+            past=past,
+            team=current_team(),
         )
         self.codec_, self.model_ = codec, model.cpu()
         self.history_ = result.history
@@ -204,34 +232,37 @@ class TableEstimator(TransformerMixin, BaseEstimator):
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Read a model folder back; embeddings are the same to the last bit."""
-        saved = load_model(Path(folder))
-        try:
-            if saved.config["estimator"] != cls.__name__:
-                raise ValueError(saved.config["estimator"])
-            parameters = saved.config["parameters"].items()
-            estimator = cls(**{name: as_setting(value) for name, value in parameters})
-            restore(estimator, saved)
-            model = estimator._build(table_shape(estimator.codec_))
-            model.load_state_dict(saved.tensors, strict=True)
-        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            raise ModelFileError(
-                f"{folder} does not hold a {cls.__name__} of this version"
-            ) from error
-        estimator.model_ = model.eval()
+        """Read a model folder back; embeddings are the same to the last bit.
+
+        Where torch, system or processor are others, the last bits may differ, with a warning.
+        """
+        with open_model(Path(folder)) as saved:
+            estimator = from_saved(cls, saved, Path(folder))
+        other = compare_arithmetic(saved.environment)
+        if other is not None:
+            warnings.warn(
+                f"{folder} was saved with {other}: its results may differ in the last bits",
+                stacklevel=2,
+            )
         return estimator
 
     # --- scikit-learn
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names of the columns of :meth:`transform`."""
+        """Names of the columns of :meth:`transform`; ``input_features`` names those of an array."""
         check_is_fitted(self)
+        names = _check_feature_names_in(self, input_features)
+        called = dict(zip(self.codec_.schema.names, names, strict=True))
         heads = {
-            "flat": [feature.name for feature in self.codec_.features],
+            "flat": [f.name.replace(f.column, called[f.column], 1) for f in self.codec_.features],
             "mean": [type(self).__name__.lower()],
             "cls": [f"cls{i}" for i in range(self.n_cls)],
         }[self.output]
         return np.array([f"{head}_{i}" for head in heads for i in range(self.d)], dtype=object)
+
+    @property
+    def _parameter_constraints(self) -> dict[str, list[Any]]:
+        return constraints_of(type(self))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

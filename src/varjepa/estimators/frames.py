@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from varjepa.errors import InputError
 from varjepa.tables import TableCodec, read_table
+from varjepa.tables.quoting import listed, quoted, shortened
 
 
 def to_arrow(estimator: BaseEstimator, X: Any, reset: bool) -> pa.Table:
@@ -23,17 +27,19 @@ def to_arrow(estimator: BaseEstimator, X: Any, reset: bool) -> pa.Table:
     Frames are matched by column name, so their order does not matter. Arrays have no names and are
     matched by position, as are frames given to an estimator that was fitted on an array.
     """
-    if reset:
-        estimator.frame_ = frame_kind(X)
     if not _has_names(X):
-        array = validate_data(
-            estimator, X, dtype=None, ensure_all_finite=False, reset=reset, accept_sparse=False
-        )
+        array = _validated(estimator, X, reset)
         table = read_table(array)
+        if reset:
+            estimator.frame_ = "numpy"
         known = getattr(estimator, "feature_names_in_", None)
         return table if reset or known is None else table.rename_columns(list(known))
     table = read_table(X)
+    if table.num_columns and not table.num_rows:
+        what = X if isinstance(X, str | os.PathLike) else "the table"
+        raise InputError(f"{what} has no rows")
     if reset:
+        estimator.frame_ = frame_kind(X)
         estimator.n_features_in_ = table.num_columns
         estimator.feature_names_in_ = np.array(table.column_names, dtype=object)
     elif not hasattr(estimator, "feature_names_in_"):
@@ -51,8 +57,8 @@ def to_arrow(estimator: BaseEstimator, X: Any, reset: bool) -> pa.Table:
 
 
 def frame_kind(X: Any) -> str:
-    """Which library X belongs to: "numpy", "pyarrow", "pandas", "polars", …; Arrow for a path."""
-    if isinstance(X, str | os.PathLike | pa.Table | pa.RecordBatch):
+    """Which library X belongs to: "numpy", "pyarrow", "pandas", "polars", …; Arrow where none."""
+    if isinstance(X, str | os.PathLike | Mapping | pa.Table | pa.RecordBatch):
         return "pyarrow"
     if not _has_names(X):
         return "numpy"
@@ -82,16 +88,25 @@ def as_kind(table: pa.Table, kind: str) -> Any:
         return table
 
 
-def fill_holes(table: pa.Table, values: pa.Table) -> pa.Table:
-    """The table with its missing cells taken from ``values``; every other cell is untouched."""
-    filled = {}
-    for name in table.column_names:
-        column, other = table[name], values[name]
-        missing = pc.is_null(column, nan_is_null=True)
-        if pc.any(missing).as_py():
-            column, other = _one_type(column, other, name)
-            column = pc.if_else(missing, other, column)
-        filled[name] = column
+def fill_holes(table: pa.Table, values: pa.Table, codec: TableCodec) -> pa.Table:
+    """The table with its holes taken from ``values``; every other cell is untouched.
+
+    A column that was empty in training has no values to take: its holes stay, with a warning.
+    """
+    filled = {name: table[name] for name in table.column_names}
+    left = []
+    for name, missing in codec.holes(table).items():
+        if not missing.any():
+            continue
+        column, other = _one_type(table[name], values[name], name)
+        filled[name] = pc.if_else(pa.array(missing), other, column)
+        if values[name].null_count:
+            left.append(name)
+    if left:
+        warnings.warn(
+            f"left missing: columns that had no value when the model was fitted, {listed(left)}",
+            stacklevel=3,
+        )
     return pa.table(filled)
 
 
@@ -100,7 +115,7 @@ def with_all_columns(given: pa.Table, codec: TableCodec) -> pa.Table:
     known = {column.name: column for column in codec.schema.columns}
     unknown = [name for name in given.column_names if name not in known]
     if unknown:
-        raise InputError(f"the model knows no column {', '.join(map(repr, unknown))}")
+        raise InputError(f"the model knows no column {listed(unknown)}")
     return pa.table(
         {
             name: given[name]
@@ -112,9 +127,22 @@ def with_all_columns(given: pa.Table, codec: TableCodec) -> pa.Table:
 
 
 def _has_names(X: Any) -> bool:
+    """Paths and frames; also what is no table at all, which reading it will say."""
     if isinstance(X, str | os.PathLike | pa.Table | pa.RecordBatch):
         return True
-    return bool(nw.dependencies.is_into_dataframe(X)) and not isinstance(X, np.ndarray)
+    if nw.dependencies.is_into_dataframe(X):
+        return not isinstance(X, np.ndarray)
+    return not (isinstance(X, list | tuple) or hasattr(X, "__array__") or issparse(X))
+
+
+def _validated(estimator: BaseEstimator, X: Any, reset: bool) -> NDArray[Any]:
+    """What scikit-learn asks of an array, its complaints on one line."""
+    try:
+        return validate_data(
+            estimator, X, dtype=None, ensure_all_finite=False, reset=reset, accept_sparse=False
+        )
+    except (TypeError, ValueError) as error:
+        raise InputError(shortened(" ".join(str(error).split()), 450)) from error
 
 
 def _one_type(
@@ -129,5 +157,5 @@ def _one_type(
         return column, other.cast(column.type, safe=False)
     except pa.ArrowException as error:
         raise InputError(
-            f"column {name!r} holds {column.type} values, but was fitted on {other.type}"
+            f"column {quoted(name)} holds {column.type} values, but was fitted on {other.type}"
         ) from error

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 import torch
 
 from varjepa.errors import InputError
+from varjepa.estimators.constraints import check_types
 from varjepa.masking import MaskSettings
 from varjepa.models.rows import TableShape
 from varjepa.tables import TableCodec
@@ -23,12 +24,19 @@ Settings = TypeVar("Settings")
 Output = Literal["flat", "mean", "cls"]
 OUTPUTS: tuple[Output, ...] = get_args(Output)
 
+OF_THE_RUN = (
+    "capture", "checkpoint_dir", "checkpoint_every", "device", "log_dir", "resume", "tensorboard",
+    "verbose",
+)  # fmt: skip
+"""Parameters about where and how a training runs, not about what comes out."""
+
 AUTO_STEPS = 1400
 """Optimiser steps that ``epochs="auto"`` aims at, within 10 to 200 epochs."""
 
 
 def check_parameters(estimator: TableEstimator) -> None:
     """Refuse what no layer below would refuse in one sentence."""
+    check_types(estimator)
     one_of("output", estimator.output, OUTPUTS)
     one_of("precision", estimator.precision, PRECISIONS)
     for name in ("epochs", "batch_size"):
@@ -46,6 +54,12 @@ def check_parameters(estimator: TableEstimator) -> None:
         raise InputError('precision "bfloat16" needs a GPU; a CPU computes in float32')
     if estimator.tensorboard and estimator.log_dir is None:
         raise InputError("tensorboard needs log_dir, the folder for its events")
+    if estimator.resume and estimator.checkpoint_dir is None:
+        raise InputError("resume needs checkpoint_dir, the folder of the checkpoints")
+    if not 0.0 <= estimator.checkpoint_every < math.inf:
+        raise InputError(
+            f"checkpoint_every must be a number of seconds, not {estimator.checkpoint_every!r}"
+        )
     if not 0.0 <= estimator.validation_share < 1.0:
         raise InputError(f"validation_share must be in [0, 1), not {estimator.validation_share}")
 

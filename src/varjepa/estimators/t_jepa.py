@@ -89,6 +89,9 @@ class TJEPA(TableEstimator):
         capture: bool = True,
         log_dir: str | None = None,
         tensorboard: bool = False,
+        checkpoint_dir: str | None = None,
+        checkpoint_every: float = 30.0,
+        resume: bool = False,
         verbose: int = 0,
         random_state: Any = None,
     ) -> None:
@@ -123,6 +126,9 @@ class TJEPA(TableEstimator):
         self.capture = capture
         self.log_dir = log_dir
         self.tensorboard = tensorboard
+        self.checkpoint_dir = checkpoint_dir
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
         self.verbose = verbose
         self.random_state = random_state
 

@@ -37,10 +37,12 @@ from varjepa.models.var_t_jepa.sampling import complete_rows
 from varjepa.models.var_t_jepa.scoring import (
     AGGREGATES,
     KINDS,
+    MEASURES,
     Aggregate,
     Kind,
     objective_terms,
     score_rows,
+    usual_aggregate,
 )
 from varjepa.models.var_t_jepa.settings import VarTJepaSettings
 from varjepa.randomness import generator_for
@@ -61,11 +63,14 @@ class Embedding:
     """names along the second axis"""
 
     def uncertainty(self, aggregate: Aggregate = "mean") -> NDArray[np.float32]:
-        """One number per row: mean or 90th percentile of its standard deviations.  # (n,)"""
+        """The paper's score: how spread out a row's latents are given the whole row.  # (n,)
+
+        ``VarTJEPA.uncertainty`` has others, and by default one that ranks rows more reliably.
+        """
         flat = self.std.reshape(len(self.std), -1)
-        if aggregate == "mean":
-            return flat.mean(1)
-        return np.quantile(flat, 0.9, axis=1).astype(np.float32)
+        if aggregate == "q90":
+            return np.quantile(flat, 0.9, axis=1).astype(np.float32)
+        return np.exp(np.log(flat).mean(1)) if aggregate == "geometric" else flat.mean(1)
 
     def per_column(self) -> NDArray[np.float32]:
         """One number per row and feature.  # (n, features)"""
@@ -116,6 +121,14 @@ class VarTJEPA(TableEstimator):
         capture: whether a GPU replays recorded training steps.
         log_dir: folder for history.jsonl, a line per epoch.
         tensorboard: also write TensorBoard events there.
+        checkpoint_dir: folder for checkpoints of the training, of which the newest two stay; a fit
+            that is stopped (Ctrl-C, SIGTERM) leaves one of its very last step. Yours to remove once
+            the model is saved.
+        checkpoint_every: seconds between two, at least as many as keep their cost at 1 % of the
+            training's time; 0: after every step, at any cost.
+        resume: go on from the newest checkpoint there, where there is one, to the same weights as
+            without the interruption; with other settings or another table, refuse. False: start
+            over.
         verbose: 1 shows a progress bar.
         random_state: seed of weights, split, order, masks and noise.
 
@@ -168,7 +181,7 @@ class VarTJEPA(TableEstimator):
         alpha_gen: float = 1.0,
         alpha_kl_sx: float = 1e-4,
         alpha_kl_z: float = 1e-6,
-        alpha_kl_sy: float = 1e-5,
+        alpha_kl_sy: float = 1e-2,
         epochs: int | Literal["auto"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
         learning_rate: float = 1e-3,
@@ -187,6 +200,9 @@ class VarTJEPA(TableEstimator):
         capture: bool = True,
         log_dir: str | None = None,
         tensorboard: bool = False,
+        checkpoint_dir: str | None = None,
+        checkpoint_every: float = 30.0,
+        resume: bool = False,
         verbose: int = 0,
         random_state: Any = None,
     ) -> None:
@@ -235,6 +251,9 @@ class VarTJEPA(TableEstimator):
         self.capture = capture
         self.log_dir = log_dir
         self.tensorboard = tensorboard
+        self.checkpoint_dir = checkpoint_dir
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
         self.verbose = verbose
         self.random_state = random_state
 
@@ -249,22 +268,30 @@ class VarTJEPA(TableEstimator):
     def uncertainty(
         self,
         X: Any,
-        kind: Kind = "posterior",
-        aggregate: Aggregate = "mean",
+        kind: Kind = "predictive",
+        aggregate: Aggregate | None = None,
         per_column: bool = False,
     ) -> NDArray[np.float32]:
         """How uncertain each row is, or with ``per_column`` each of its features (NaN: no value).
 
-        ``kind``: "posterior", the paper's (std of the latents given the row); "predictive" (std
-        given the other columns); "surprise" (how far the row moves the latents from what the
+        ``kind``: "predictive" (std of the latents given the other columns); "posterior", the
+        paper's (given the whole row); "surprise" (how far the row moves the latents from what the
         other columns predict); "nll" (how unlikely its values are given the other columns).
+        ``aggregate``: "mean", "q90" or, of standard deviations, "geometric"; without one,
+        "geometric" for "predictive" and "mean" for the others.
+
+        The default is not the paper's score: on Adult that one's ranking depends on the seed, and
+        this one's does not (docs/tabular-log.md).
         """
         one_of("kind", kind, KINDS)
-        one_of("aggregate", aggregate, AGGREGATES)
+        over = usual_aggregate(kind) if aggregate is None else aggregate
+        one_of("aggregate", over, AGGREGATES)
+        if (kind, over) not in MEASURES:
+            raise InputError(f"aggregate 'geometric' is of standard deviations, not of {kind!r}")
 
         def score(model: VarTJepa, rows: Rows) -> Tensor:
-            scores = score_rows(model, rows, kind, self.seed_)
-            return scores.per_column() if per_column else scores.per_row(aggregate)
+            scores = score_rows(model, rows, (kind,), self.seed_)[kind]
+            return scores.per_column() if per_column else scores.per_row(over)
 
         return self._blockwise(X, score)
 
@@ -317,7 +344,7 @@ class VarTJEPA(TableEstimator):
             for _ in range(n_samples)
         ]
         self.model_.cpu()
-        filled = [like_input(fill_holes(table, draw), X) for draw in draws]
+        filled = [like_input(fill_holes(table, draw, self.codec_), X) for draw in draws]
         return filled[0] if n_samples == 1 else filled
 
     def sample(
@@ -348,7 +375,7 @@ class VarTJEPA(TableEstimator):
         drawn = complete_rows(model, rows, marginal, limits, generator, z == "prior")
         self.model_.cpu()  # a fitted estimator stays picklable anywhere
         values = self.codec_.decode(drawn.num.cpu().numpy(), drawn.cat.cpu().numpy())
-        filled = fill_holes(fixed, values)
+        filled = fill_holes(fixed, values, self.codec_)
         return as_kind(filled, self.frame_ if given is None else frame_kind(given))
 
     # --- inside

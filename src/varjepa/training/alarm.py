@@ -39,7 +39,8 @@ def inspect_latents(
     Shape: ``means (N, D, d)``, a vector per feature; ``varies (D,)`` bool, whether the feature has
     more than one value among these rows (a constant column varies nowhere, and rightly so).
     """
-    active = (means.var(0) > active_variance) & varies.unsqueeze(-1)  # (D, d)
+    variance = means.var(0, correction=min(1, len(means) - 1))  # (D, d); one row varies nowhere
+    active = (variance > active_variance) & varies.unsqueeze(-1)  # (D, d)
     per_feature = active.sum(-1)  # (D,)
     candidates = int(varies.sum())
     share = float(active.sum()) / max(1, candidates * means.shape[-1])

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from varjepa.masking import MaskSettings, largest_mask_sizes
 from varjepa.models.rows import Rows
+from varjepa.training.distributed import ALONE, Team
 from varjepa.training.objectives import Objective
 from varjepa.training.settings import TrainingSettings
 from varjepa.training.steps import StepInputs, Stepper
@@ -35,9 +38,14 @@ class PaddedStepper(Stepper):
     """A stepper whose shapes depend on the room alone; everything else is read from tables."""
 
     def __init__(
-        self, objective: Objective, rows: Rows, settings: TrainingSettings, seed: int
+        self,
+        objective: Objective,
+        rows: Rows,
+        settings: TrainingSettings,
+        seed: int,
+        team: Team = ALONE,
     ) -> None:
-        super().__init__(objective, rows, settings, seed)
+        super().__init__(objective, rows, settings, seed, team)
         steps, device = self.steps_per_epoch, self.device
         # a line per step of the epoch; recordings read them where they lie
         self.table_index = torch.zeros(steps, self.batch, dtype=torch.long, device=device)
@@ -61,6 +69,10 @@ class PaddedStepper(Stepper):
         ]
         self.table_rates.copy_(torch.tensor(rates))
         self.cursor.zero_()
+
+    def restore(self, saved: Mapping[str, Tensor]) -> None:
+        super().restore(saved)
+        self.cursor.fill_(self.place)
 
     def step(self) -> None:
         room = room_for(self.sizes[self.place], self.objective.shape.features, self.settings.masks)
@@ -91,9 +103,14 @@ class CapturedStepper(PaddedStepper):
     """A stepper whose steps are replayed recordings, one per room."""
 
     def __init__(
-        self, objective: Objective, rows: Rows, settings: TrainingSettings, seed: int
+        self,
+        objective: Objective,
+        rows: Rows,
+        settings: TrainingSettings,
+        seed: int,
+        team: Team = ALONE,
     ) -> None:
-        super().__init__(objective, rows, settings, seed)
+        super().__init__(objective, rows, settings, seed, team)
         self.recordings: dict[Room, torch.cuda.CUDAGraph] = {}
         self.seen: Counter[Room] = Counter()
         self.stream = torch.cuda.Stream(self.device)
@@ -114,6 +131,24 @@ class CapturedStepper(PaddedStepper):
             super().take_line(room)
         current.wait_stream(self.stream)
 
+    def tensors(self) -> dict[str, Tensor]:
+        rooms = [(*room, count) for room, count in self.seen.items()]
+        return {**super().tensors(), "rooms": torch.tensor(rooms)}  # (rooms, 3)
+
+    def restore(self, saved: Mapping[str, Tensor]) -> None:
+        """Record every room again that had a recording, so that the same steps are replayed.
+
+        That takes real steps; whatever they moved gets its saved value afterwards, in place.
+        """
+        rooms = saved["rooms"].tolist() if "rooms" in saved else []  # taken without recordings
+        self.begin_epoch()
+        for *room, count in rooms:
+            for _ in range(min(count, WARM_UP + 1)):
+                self.cursor.zero_()
+                self.take_line((room[0], room[1]))
+        super().restore(saved)
+        self.seen = Counter({(p_ctx, p_trg): count for p_ctx, p_trg, count in rooms})
+
     def record(self, room: Room) -> None:
         """Record the room's step; where that fails, go on without recordings."""
         graph = torch.cuda.CUDAGraph()
@@ -122,7 +157,9 @@ class CapturedStepper(PaddedStepper):
         graph.register_generator_state(numbers)
         self.optimiser.zero_grad()
         try:
-            with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
+            # NCCL's own threads ask the GPU now and then, which must not break off a recording
+            mode = "global" if self.team.size == 1 else "thread_local"
+            with torch.cuda.graph(graph, self.pool, self.stream, capture_error_mode=mode):
                 super().take_line(room)
         except RuntimeError as error:
             self.gave_up = True
@@ -152,9 +189,13 @@ def room_for(sizes: tuple[int, int], features: int, masks: MaskSettings) -> Room
 
 
 def make_stepper(
-    objective: Objective, rows: Rows, settings: TrainingSettings, seed: int
+    objective: Objective,
+    rows: Rows,
+    settings: TrainingSettings,
+    seed: int,
+    team: Team = ALONE,
 ) -> Stepper:
     """Recorded steps on a GPU unless they are turned off."""
     if rows.num.device.type == "cuda" and settings.capture:
-        return CapturedStepper(objective, rows, settings, seed)
-    return Stepper(objective, rows, settings, seed)
+        return CapturedStepper(objective, rows, settings, seed, team)
+    return Stepper(objective, rows, settings, seed, team)

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from varjepa.errors import InputError
 from varjepa.files import make_folder
-from varjepa.training.trainer import Record
+from varjepa.training.state import Record
 
 TERMS = ("rec", "gen", "kl_sx", "kl_z", "kl_sy", "imputation", "scale", "spread")
 

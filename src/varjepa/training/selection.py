@@ -7,6 +7,7 @@ fixed once, so that two moments are compared on the same questions.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,11 +15,12 @@ import torch
 from torch import Tensor
 
 from varjepa.masking import MaskSettings, draw_mask_sizes
-from varjepa.models.rows import Rows, split_rows
+from varjepa.models.rows import Rows, split_rows, take_rows
 from varjepa.randomness import generator_for
+from varjepa.training.distributed import ALONE, Team
 from varjepa.training.draws import Streams, draw_step
-from varjepa.training.objectives import Objective
-from varjepa.training.probe import ProbeSettings, fit_probe
+from varjepa.training.linear_probe import LinearProbeSettings, fit_linear_probe
+from varjepa.training.objectives import Embedded, Objective
 
 
 class Selection(Protocol):
@@ -29,9 +31,13 @@ class Selection(Protocol):
 
     def score(self, objective: Objective) -> float: ...
 
+    def noise(self, score: float) -> float:
+        """How far below the best a later look may score and be kept all the same."""
+        return 0.0
+
 
 @dataclass(frozen=True, slots=True)
-class HeldOutObjective:
+class HeldOutObjective(Selection):
     """Minus the training objective on validation rows, KL terms at their final weight.
 
     For a T-JEPA this is a weak criterion: its targets move with the training, so two moments are
@@ -43,6 +49,7 @@ class HeldOutObjective:
     seed: int
     batch: int = 1024
     name: str = "held-out objective"
+    team: Team = ALONE
 
     @torch.no_grad()
     def score(self, objective: Objective) -> float:
@@ -54,12 +61,15 @@ class HeldOutObjective:
                 objective, len(part), part.observed, sizes, self.masks.targets, streams.numbers
             )
             final = torch.ones(3, device=part.num.device)
-            total += float(objective.losses(part, draw.masks, draw.noise, final).loss.sum())
-        return -total / len(self.rows)
+            mine = self.team.part(len(part))
+            if mine.start < mine.stop:
+                draw, w = draw.rows(mine), take_rows(part, mine)
+                total += float(objective.losses(w, draw.masks, draw.noise, final).loss.sum())
+        return -self.team.total(total) / len(self.rows)
 
 
 @dataclass(frozen=True, slots=True)
-class FilteredProbe:
+class FilteredProbe(Selection):
     """Accuracy of a linear probe on the validation rows whose latents are most certain.
 
     With ``discard`` 0 on all of them, which needs no uncertainty.
@@ -70,31 +80,52 @@ class FilteredProbe:
     validation: Rows
     validation_labels: Tensor  # (M,)
     classes: int
-    probe: ProbeSettings
+    probe: LinearProbeSettings
     seed: int
     discard: float = 0.2
     """share of the most uncertain validation rows that does not count"""
+    standard_errors: float = 0.0
+    """of the accuracy, by which a later look may be worse than the best; 0: the paper's rule"""
+    team: Team = ALONE
 
     @property
     def name(self) -> str:
         return "filtered accuracy" if self.discard else "accuracy"
 
     def score(self, objective: Objective) -> float:
-        features = objective.embed(self.train).mean.flatten(1)
-        held_out = objective.embed(self.validation)
-        probe = fit_probe(
-            features.unsqueeze(0),
-            self.train_labels.unsqueeze(0),
-            self.classes,
-            self.probe,
-            [generator_for(self.seed, "probe")],
+        some = self._rows_to_learn_from()
+        (features,) = self.team.over_rows(
+            lambda rows: (objective.embed(rows).mean.flatten(1),), take_rows(self.train, some)
         )
-        with torch.no_grad():
-            guess = probe(held_out.mean.flatten(1).unsqueeze(0))[0].argmax(-1)
-        right = (guess == self.validation_labels).float()
+        held_out, *uncertainty = self.team.over_rows(
+            lambda rows: features_and_uncertainty(objective.embed(rows)), self.validation
+        )
+        if not (features.isfinite().all() and held_out.isfinite().all()):
+            return math.nan
+        probe = fit_linear_probe(features, self.train_labels[some], self.classes, self.probe)
+        right = (probe(held_out).argmax(-1) == self.validation_labels).float()
         if self.discard:
-            if held_out.std is None:
+            if not uncertainty:
                 raise ValueError("a model without uncertainty cannot be filtered by it")
-            kept = max(1, round(len(right) * (1 - self.discard)))
-            right = right[held_out.std.mean((1, 2)).argsort(stable=True)[:kept]]
+            right = right[uncertainty[0].argsort(stable=True)[: self.kept]]
         return float(right.mean())
+
+    def _rows_to_learn_from(self) -> Tensor:
+        """The same at every look.  # (n,) row numbers"""
+        generator = generator_for(self.seed, "probe")
+        order = torch.randperm(len(self.train_labels), generator=generator)
+        return order[: self.probe.rows].to(self.train_labels.device)
+
+    @property
+    def kept(self) -> int:
+        """Validation rows that count."""
+        return max(1, round(len(self.validation_labels) * (1 - self.discard)))
+
+    def noise(self, score: float) -> float:
+        return self.standard_errors * math.sqrt(score * (1 - score) / self.kept)
+
+
+def features_and_uncertainty(found: Embedded) -> tuple[Tensor, ...]:
+    """Tokens side by side (N, D · d), and where the model knows it the mean std of a row (N,)."""
+    features = found.mean.flatten(1)
+    return (features,) if found.std is None else (features, found.std.mean((1, 2)))

@@ -6,17 +6,21 @@ the rows of a batch are computed in slices, a core each.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from varjepa.masking import draw_mask_sizes
 from varjepa.models.rows import Rows, take_rows
 from varjepa.networks.row_slices import RowThreads, slices_of
+from varjepa.training.distributed import ALONE, Team
 from varjepa.training.draws import Streams, draw_step
+from varjepa.training.guard import StepGuard
 from varjepa.training.objectives import Objective
+from varjepa.training.optimiser import make_optimiser, moments_of, restore_moments, set_rate
 from varjepa.training.schedules import KlAnnealing, warm_up_cosine
 from varjepa.training.settings import TrainingSettings
 
@@ -50,6 +54,15 @@ class Tally:
         self.skipped += bad
         self.bad_in_a_row.copy_(torch.where(bad, self.bad_in_a_row + 1, 0))
 
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything it knows."""
+        return {
+            "sums": self.sums,
+            "steps": self.steps,
+            "skipped": self.skipped,
+            "bad_in_a_row": self.bad_in_a_row,
+        }
+
     def read(self) -> dict[str, float]:
         """Means over the steps since the last reading, and the number of skipped ones."""
         means = (self.sums / self.steps.clamp_min(1)).tolist()
@@ -64,13 +77,19 @@ class Stepper:
     """The state of a training between two steps, and the step itself."""
 
     def __init__(
-        self, objective: Objective, rows: Rows, settings: TrainingSettings, seed: int
+        self,
+        objective: Objective,
+        rows: Rows,
+        settings: TrainingSettings,
+        seed: int,
+        team: Team = ALONE,
     ) -> None:
-        self.objective, self.rows, self.settings = objective, rows, settings
+        self.objective, self.rows, self.settings, self.team = objective, rows, settings, team
         self.device = rows.num.device
         self.optimiser = make_optimiser(objective.model, settings, self.device)
         self.streams = Streams.of(seed, self.device)
         self.tally = Tally(("loss", *objective.names), self.device)
+        self.guard = StepGuard(self.device)
         self.batch = min(settings.batch, len(rows))
         self.steps_per_epoch = -(-len(rows) // self.batch)
         self.total = settings.epochs * self.steps_per_epoch
@@ -81,6 +100,8 @@ class Stepper:
 
     def begin_epoch(self) -> None:
         """Decide the order of the rows, the mask sizes and the schedule of the next epoch."""
+        # to begin it again, from a checkpoint inside it
+        self.begun_from = self.streams.order.get_state(), self.streams.sizes.get_state()
         order = torch.randperm(len(self.rows), generator=self.streams.order)
         self.order = order.to(self.device)
         steps = range(self.steps_per_epoch)
@@ -118,13 +139,15 @@ class Stepper:
         return self.order[place * self.batch : (place + 1) * self.batch]
 
     def descend(self, inputs: StepInputs) -> None:
-        """Algorithm 1's step; no weight learns from a loss or gradient that is not finite."""
+        """Algorithm 1's step; no weight learns from a loss or gradient that the guard refuses."""
         objective = self.objective
-        w = take_rows(self.rows, inputs.index)
+        batch = take_rows(self.rows, inputs.index)
+        mine, share = own_rows(inputs, self.team)
         draw = draw_step(
-            objective, len(w), w.observed, inputs.sizes, self.settings.masks.targets,
+            objective, len(batch), batch.observed, inputs.sizes, self.settings.masks.targets,
             self.streams.numbers, inputs.room,
-        )  # fmt: skip
+        ).rows(mine)  # fmt: skip
+        w = take_rows(batch, mine)
 
         def work(here: slice) -> tuple[Tensor, Tensor]:
             """The loss of some rows, as their part of the batch's mean, and what is recorded."""
@@ -135,7 +158,6 @@ class Stepper:
             recorded = torch.stack([losses.loss, *losses.recorded]).detach()  # (T, rows)
             return (losses.descended * share[here]).sum(), recorded
 
-        share = batch_shares(inputs)  # (B,)
         self.optimiser.zero_grad()
         if self.threads is None:
             total, recorded = work(slice(0, len(w)))
@@ -144,15 +166,49 @@ class Stepper:
             slices = slices_of(len(w), objective.shape.features)
             learned = objective.model.parameters()
             recorded = torch.cat(self.threads.backward(work, slices, learned), dim=-1)
-        self.row_loss[: len(w)] = recorded[0]
+        self.row_loss.zero_()[mine] = recorded[0]
         means = (recorded * share).sum(-1)
         gradients = [p.grad for p in objective.model.parameters() if p.grad is not None]
-        bad = ~(means[0] + torch.nn.utils.get_total_norm(gradients)).isfinite()
+        self.team.add_up([*gradients, means, self.row_loss])
+        bad = self.guard.refuses(means[0], torch.nn.utils.get_total_norm(gradients))
         set_rate(self.optimiser, inputs.rate)
         self.optimiser.found_inf = bad.float()  # type: ignore[attr-defined]  # fused: skip the step
         self.optimiser.step()
         objective.after_step(inputs.progress)
         self.tally.add(means, bad)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that the next steps depend on, besides settings and rows."""
+        order, sizes = self.begun_from
+        moments = moments_of(self.optimiser, self.objective.model)
+        return {
+            "done": torch.tensor(self.done),
+            "generator.order": order,
+            "generator.sizes": sizes,
+            "generator.numbers": self.streams.numbers.get_state(),
+            "usual_norm": self.guard.usual,
+            **{f"tally.{name}": value for name, value in self.tally.tensors().items()},
+            **{f"model.{name}": w for name, w in self.objective.model.state_dict().items()},
+            **{f"moment.{name}": moment for name, moment in moments.items()},
+        }
+
+    def restore(self, saved: Mapping[str, Tensor]) -> None:
+        """Go back to where ``saved`` was taken: begin its epoch again and leap to its step."""
+        model, done = self.objective.model, int(saved["done"])
+        if not 0 < done <= self.total:
+            raise ValueError(f"step {done} is not one of {self.total}")
+        model.load_state_dict(_below("model.", saved))
+        restore_moments(self.optimiser, model, _below("moment.", saved))
+        for name, value in self.tally.tensors().items():
+            value.copy_(saved[f"tally.{name}"])
+        self.guard.usual.copy_(saved["usual_norm"])
+        self.streams.order.set_state(saved["generator.order"])
+        self.streams.sizes.set_state(saved["generator.sizes"])
+        place = (done - 1) % self.steps_per_epoch + 1
+        self.done = done - place
+        self.begin_epoch()
+        self.place, self.done = place, done
+        self.streams.numbers.set_state(saved["generator.numbers"])
 
     def close(self) -> None:
         """End the threads and drop the last step's gradients."""
@@ -181,6 +237,19 @@ class Stepper:
         return bool(self.tally.bad_in_a_row >= limit)
 
 
+def own_rows(inputs: StepInputs, team: Team) -> tuple[slice, Tensor]:
+    """Rows of the batch that this process computes, and their shares of the batch's mean.
+
+    Where there are too few rows for all, it has the last one with a share of 0: no process may be
+    without gradients.
+    """
+    share = batch_shares(inputs)
+    mine = team.part(len(share))
+    if mine.start == mine.stop:
+        return slice(len(share) - 1, len(share)), torch.zeros_like(share[-1:])
+    return mine, share[mine]
+
+
 def batch_shares(inputs: StepInputs) -> Tensor:
     """Each row's share of the batch's mean.  # (B,)"""
     if inputs.share is None:
@@ -188,27 +257,5 @@ def batch_shares(inputs: StepInputs) -> Tensor:
     return inputs.share / inputs.share.sum()
 
 
-def make_optimiser(
-    model: nn.Module, settings: TrainingSettings, device: torch.device
-) -> torch.optim.AdamW:
-    """AdamW without decay on vectors; on a GPU the rate is a tensor, for recordings to read."""
-    learned = [p for p in model.parameters() if p.requires_grad]
-    matrices = [p for p in learned if p.dim() > 1]
-    vectors = [p for p in learned if p.dim() <= 1]
-    groups = [
-        {"params": matrices, "weight_decay": settings.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    if device.type == "cuda":
-        rate = torch.tensor(settings.learning_rate, device=device)
-        return torch.optim.AdamW(groups, lr=rate, fused=True, capturable=True)
-    return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
-
-
-def set_rate(optimiser: torch.optim.Optimizer, rate: float | Tensor) -> None:
-    """Change the learning rate, in place where it is a tensor."""
-    for group in optimiser.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].copy_(rate) if isinstance(rate, Tensor) else group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
+def _below(prefix: str, saved: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): t for name, t in saved.items() if name.startswith(prefix)}

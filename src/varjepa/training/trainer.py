@@ -6,22 +6,22 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from varjepa.errors import InputError
 from varjepa.models.rows import Rows, take_rows
 from varjepa.training.alarm import CollapseReport, inspect_latents
 from varjepa.training.capture import make_stepper
+from varjepa.training.checkpoint import Checkpoint, Checkpoints
+from varjepa.training.distributed import ALONE, Team
+from varjepa.training.keeping import keeping
 from varjepa.training.objectives import Objective
 from varjepa.training.selection import Selection
 from varjepa.training.settings import TrainingSettings
+from varjepa.training.state import Record, TrainingState, snapshot
 from varjepa.training.steps import Stepper
-
-Record = dict[str, Any]
-"""One epoch of the history; JSON-able."""
 
 
 @dataclass(slots=True)
@@ -44,72 +44,81 @@ def train(
     on_epoch: Callable[[Record], None] = lambda record: None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
     row_numbers: Tensor | None = None,
+    checkpoints: Checkpoints | None = None,
+    past: Checkpoint | None = None,
+    team: Team = ALONE,
 ) -> TrainingResult:
     """Train in place; the model ends with the weights of its best look at the validation rows.
 
-    ``row_numbers`` are the rows' places in the user's table, for messages that name them.
+    ``row_numbers`` are the rows' places in the user's table, for messages that name them. A
+    training that goes on from ``past`` ends as if it had never been away, to the last bit. All
+    processes of a ``team`` call this with the same arguments and end with the same weights.
     """
     model = objective.model
-    best_epoch, best_score, best = 0, -math.inf, snapshot(model)
-    history: list[Record] = []
-    looks_without_gain = 0
-
-    with make_stepper(objective, rows, settings, seed) as stepper:
-        for epoch in range(1, settings.epochs + 1):
-            start = time.perf_counter()
+    state = TrainingState(best=snapshot(model))
+    with (
+        make_stepper(objective, rows, settings, seed, team) as stepper,
+        keeping(checkpoints, past, stepper, state, team) as keeper,
+    ):
+        for record in state.history:  # of the epochs before the checkpoint
+            on_epoch(record)
+        while not state.is_over(settings):
             model.train()
-            stepper.begin_epoch()
-            for _ in range(stepper.steps_per_epoch):
+            if stepper.done == len(state.history) * stepper.steps_per_epoch:
+                state.clock = time.perf_counter()
+                stepper.begin_epoch()
+            while stepper.place < stepper.steps_per_epoch:
                 stepper.step()
                 if stepper.looks_bad():
                     raise InputError(_not_finite(stepper, row_numbers))
                 on_step(stepper.done, stepper.total)
+                keeper.after_step()
 
-            record: Record = {"epoch": epoch, **stepper.tally.read()}
-            if epoch % settings.check_every == 0 or epoch == settings.epochs:
+            look: Record = {}
+            if state.epoch % settings.check_every == 0 or state.epoch == settings.epochs:
                 model.eval()
-                score = selection.score(objective)
-                record[selection.name] = score if math.isfinite(score) else None
-                record["active_units"] = look_for_collapse(objective, rows).active_units
-                if score > best_score:
-                    best_epoch, best_score, best = epoch, score, snapshot(model)
-                    looks_without_gain = 0
-                else:
-                    looks_without_gain += 1
-            record["seconds"] = round(time.perf_counter() - start, 3)
-            history.append(record)
+                with keeper.looking():
+                    score = team.leaders_number(selection.score(objective))
+                    active = look_for_collapse(objective, rows, team).active_units
+                look = {
+                    selection.name: score if math.isfinite(score) else None,
+                    "active_units": active,
+                }
+                state.judge(score, model, selection.noise(score))
+            record = {"epoch": state.epoch, **stepper.tally.read(), **look}
+            record["seconds"] = round(time.perf_counter() - state.clock, 3)
+            state.history.append(record)
             on_epoch(record)
-            if looks_without_gain >= settings.patience:
-                break
+        keeper.save(finished=True)
 
-    if not best_epoch:
+    if not state.best_epoch:
         raise InputError(
             "no look at the validation rows gave a finite score; lower learning_rate, or look for "
             "extreme values"
         )
-    model.load_state_dict(best)
+    model.load_state_dict(state.best)
     model.eval()
-    skipped = sum(record["skipped_steps"] for record in history)
+    skipped = sum(record["skipped_steps"] for record in state.history)
     return TrainingResult(
-        best_epoch, best_score, history, look_for_collapse(objective, rows), skipped
+        state.best_epoch,
+        state.best_score,
+        state.history,
+        look_for_collapse(objective, rows, team),
+        skipped,
     )
 
 
-def snapshot(model: nn.Module) -> dict[str, Tensor]:
-    """A copy of the weights."""
-    return {name: value.detach().clone() for name, value in model.state_dict().items()}
-
-
-def look_for_collapse(objective: Objective, rows: Rows, sample: int = 1024) -> CollapseReport:
+def look_for_collapse(objective: Objective, rows: Rows, team: Team = ALONE) -> CollapseReport:
     """Run the alarm on the first rows."""
-    few = take_rows(rows, slice(0, sample))
+    few = take_rows(rows, slice(0, 1024))
     cells = torch.cat([few.num, few.cat.to(few.num.dtype)], dim=1)
     if few.observed is not None:
         cells = cells.masked_fill(~few.observed, math.nan)
         varies = _nan_range(cells) > 0
     else:
         varies = cells.amax(0) > cells.amin(0)
-    return inspect_latents(objective.embed(few).mean, varies, objective.active_variance)
+    (means,) = team.over_rows(lambda some: (objective.embed(some).mean,), few)
+    return inspect_latents(means, varies, objective.active_variance)
 
 
 def _nan_range(cells: Tensor) -> Tensor:

@@ -1,0 +1,206 @@
+"""Batches of rows in, their embeddings out: what an engine carries to the processes that compute.
+
+The object itself is a few settings, so it can be pickled and sent anywhere the model folder can be
+read. The model is opened where it is first needed, once per process, however many copies arrive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from varjepa.errors import InputError
+from varjepa.estimators.frames import like_input
+from varjepa.estimators.parameters import pick_device
+from varjepa.estimators.var_t_jepa import VarTJEPA
+from varjepa.model_folder import ModelFileError
+from varjepa.models.rows import block_size
+from varjepa.tables import read_table
+from varjepa.tables.arrow_types import value_type
+from varjepa.tables.quoting import listed
+from varjepa.tables.remarks import Remarks, gathering_remarks
+from varjepa.tables.values import undictionary
+
+UNCERTAINTY = "uncertainty"
+
+
+@dataclass(frozen=True, slots=True)
+class Embedder:
+    """Embeds batches: posterior means of every feature, then the row's uncertainty.
+
+    ``embedder(batch)`` takes an Arrow RecordBatch or Table, a pandas or polars frame, or a dict of
+    numpy arrays, and gives back one of the same kind, a row for a row, in order. A row's result
+    does not depend on the batch it comes in. Use it where an engine maps functions over batches:
+    Ray's ``map_batches``, Dask's ``map_partitions``, Spark's ``mapInPandas``.
+    """
+
+    model_folder: str
+    """A folder that ``varjepa fit`` or ``VarTJEPA.save`` wrote."""
+
+    per_column: bool = False
+    """Whether to give one uncertainty per feature as well."""
+
+    keep: tuple[str, ...] = ()
+    """Columns of the batch to put first in the result, as they are: an id to join back by."""
+
+    device: str = "auto"
+    """auto, cpu or cuda."""
+
+    manifest: str | None = None
+    """SHA-256 of the model's manifest, where only that very model will do; see :meth:`pinned`."""
+
+    def __call__(self, batch: Any) -> Any:
+        """The embeddings of a batch, as the same kind of object.
+
+        Odd values are warned of once per process and column, not once per batch.
+        """
+        table = read_table(batch)
+        with gathering_remarks() as remarks:
+            found = self.embed(table)
+        self._opened().new(remarks).warn(stacklevel=2)
+        if isinstance(batch, Mapping):
+            return {name: found[name].to_numpy() for name in found.column_names}
+        if isinstance(batch, pa.RecordBatch):
+            return pa.RecordBatch.from_struct_array(found.to_struct_array().combine_chunks())
+        return like_input(found, batch)
+
+    def embed(self, table: pa.Table) -> pa.Table:
+        """The embeddings of a table that :func:`read_table` gave."""
+        schema = self.schema(table.schema)
+        if not table.num_rows:
+            return schema.empty_table()
+        opened = self._opened()
+        rows = table.select(self.needed(table.column_names))
+        Remarks(extra=self.extra(table.column_names)).warn(stacklevel=2)
+        with opened.lock, warnings.catch_warnings():
+            if opened.by_position:  # the user knows: that is how the model was fitted
+                warnings.filterwarnings("ignore", "X has feature names", UserWarning)
+            embedding = opened.estimator.embed(rows)
+        flat = embedding.mean.reshape(len(embedding.mean), -1)
+        columns = [*np.ascontiguousarray(flat.T), embedding.uncertainty()]  # one copy, not many
+        if self.per_column:
+            columns += [*embedding.per_column().T]
+        kept = [undictionary(table[name]) for name in self.keep]
+        return pa.table([*kept, *map(pa.array, columns)], schema=schema)
+
+    def needed(self, names: Sequence[str]) -> list[str]:
+        """Which of a table's columns the model reads; a missing one is an error."""
+        model = self._opened()
+        if model.by_position:
+            return [name for name in names if name not in self.keep]
+        known = list(model.estimator.feature_names_in_)
+        absent = [name for name in known if name not in set(names)]
+        if absent:
+            raise InputError(f"the table has no column {listed(absent)}")
+        return known
+
+    def extra(self, names: Sequence[str]) -> list[str]:
+        """Which of a table's columns are neither read nor kept."""
+        known = {*self.needed(names), *self.keep}
+        return [name for name in names if name not in known]
+
+    def schema(self, table: pa.Schema) -> pa.Schema:
+        """Names and types of the result for a table of this schema."""
+        absent = [name for name in self.keep if name not in table.names]
+        if absent:
+            raise InputError(f"the table has no column {listed(absent)} to keep")
+        names = self._names()
+        twice = [name for name in self.keep if name in set(names)]
+        if twice:
+            raise InputError(f"the embedding has a column {listed(twice)} of its own")
+        kept = [pa.field(name, value_type(table.field(name).type)) for name in self.keep]
+        return pa.schema([*kept, *(pa.field(name, pa.float32()) for name in names)])
+
+    def check(self, table: pa.Schema) -> None:
+        """Refuse columns that are missing or cannot be read, before there are any rows."""
+        self.schema(table)
+        opened = self._opened()
+        columns = table.empty_table().select(self.needed(table.names))
+        if opened.by_position:
+            columns = columns.rename_columns([f"x{j}" for j in range(columns.num_columns)])
+        opened.estimator.codec_.encode(columns)
+
+    def open(self) -> None:
+        """Open the model now, to hear early what is wrong with it."""
+        pick_device(self.device)
+        self._opened()
+
+    def pinned(self) -> Embedder:
+        """The same, refusing any model but the one that is in the folder now."""
+        return replace(self, manifest=manifest_sha256(self.model_folder))
+
+    def row_bytes(self) -> int:
+        """Bytes of one row's embedding."""
+        return 4 * len(self._names())
+
+    def block_rows(self) -> int:
+        """Rows that the model computes at once; batches of other sizes fill up the last block."""
+        features = len(self._opened().estimator.codec_.features)
+        return block_size(features, pick_device(self.device))
+
+    def _names(self) -> list[str]:
+        estimator = self._opened().estimator
+        features = [feature.name for feature in estimator.codec_.features]
+        names = [f"{name}_{i}" for name in features for i in range(estimator.d)] + [UNCERTAINTY]
+        return names + [f"{UNCERTAINTY}:{name}" for name in features if self.per_column]
+
+    def _opened(self) -> _Opened:
+        with _opening:
+            return _open_model(self.model_folder, self.device, self.manifest)
+
+
+def manifest_sha256(model_folder: str | Path) -> str:
+    """What tells a model from every other: its manifest has the sums of its files."""
+    path = Path(model_folder) / "manifest.json"
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise ModelFileError(f"cannot read {path}: {error.strerror}") from error
+
+
+@dataclass(slots=True)
+class _Opened:
+    """A model in this process."""
+
+    estimator: VarTJEPA
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """On a GPU, one thread at a time: a pass brings the networks there and back."""
+
+    said: Remarks = field(default_factory=Remarks)
+    """What this process has warned of."""
+
+    @property
+    def by_position(self) -> bool:
+        """Whether the model was fitted on an array, whose columns have no names."""
+        return not hasattr(self.estimator, "feature_names_in_")
+
+    def new(self, remarks: Remarks) -> Remarks:
+        """The remarks on columns that nobody has heard of yet."""
+        said = self.said
+        fresh = Remarks(
+            {name: n for name, n in remarks.infinite.items() if name not in said.infinite},
+            {name: n for name, n in remarks.unseen.items() if name not in said.unseen},
+            [name for name in remarks.extra if name not in said.extra],
+        )
+        said.add(fresh)
+        return fresh
+
+
+_opening = threading.Lock()
+
+
+@lru_cache(maxsize=2)
+def _open_model(model_folder: str, device: str, manifest: str | None) -> _Opened:
+    if manifest is not None and manifest_sha256(model_folder) != manifest:
+        raise ModelFileError(f"{model_folder} holds another model than before")
+    return _Opened(VarTJEPA.load(model_folder).set_params(device=device))

@@ -1,0 +1,126 @@
+"""Going on with a training: from its checkpoints, with the same settings and the same table."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from varjepa.errors import InputError
+from varjepa.estimators.json_parameters import plain
+from varjepa.models.rows import Rows
+from varjepa.tables import TableCodec
+from varjepa.tables.quoting import listed
+from varjepa.training.checkpoint import (
+    Checkpoint,
+    Checkpoints,
+    checkpointing,
+    leaders_checkpoint,
+)
+from varjepa.training.distributed import Team
+from varjepa.training.selection import FilteredProbe, Selection
+
+if TYPE_CHECKING:
+    from varjepa.estimators.base import TableEstimator
+
+IRRELEVANT = {
+    "capture", "checkpoint_dir", "checkpoint_every", "device", "log_dir", "output", "random_state",
+    "resume", "tensorboard", "verbose",
+}  # fmt: skip
+"""Parameters that change no weight, or that are in an identity as what became of them."""
+
+
+@contextmanager
+def open_checkpoints(
+    estimator: TableEstimator, team: Team
+) -> Iterator[tuple[Checkpoints | None, Checkpoint | None]]:
+    """An estimator's folder of checkpoints, and the one to go on from, where there are any.
+
+    Where no seed is asked for, the fit has that of the checkpoint. Of several processes only the
+    leader touches the folder.
+    """
+    if estimator.checkpoint_dir is None:
+        yield None, None
+        return
+    folder = Path(estimator.checkpoint_dir)
+    every = estimator.checkpoint_every
+    with (
+        checkpointing(folder, every, estimator.resume)
+        if team.leads
+        else nullcontext(Checkpoints(folder, every))
+    ) as checkpoints:
+        past = checkpoints.latest() if team.leads else None
+        past = leaders_checkpoint(past, folder, team)
+        if past is not None and estimator.random_state is None:
+            try:
+                estimator.seed_ = int(past.facts["identity"]["settings"]["seed"])
+            except (KeyError, TypeError, ValueError) as error:
+                raise InputError(f"the checkpoint in {folder} has no seed") from error
+        yield checkpoints, past
+
+
+def identity_of(
+    estimator: TableEstimator, codec: TableCodec, rows: Rows, selection: Selection
+) -> dict[str, Any]:
+    """Settings as JSON gives them back, and a SHA-256 of every encoded column."""
+    settings = {k: v for k, v in estimator.get_params().items() if k not in IRRELEVANT}
+    settings |= {"seed": estimator.seed_, "device": rows.num.device.type}
+    labels = None
+    if isinstance(selection, FilteredProbe):
+        labels = _sha256(selection.train_labels, selection.validation_labels)
+    cells = [*rows.num.T, *rows.cat.T]
+    if rows.observed is not None:  # which cells are known counts only where not all are
+        cells = [
+            column if bool(known.all()) else torch.stack([column, known.to(column.dtype)])
+            for column, known in zip(cells, rows.observed.T, strict=True)
+        ]
+    identity = {
+        "estimator": type(estimator).__name__,
+        "settings": settings,
+        "rows": len(rows),
+        "columns": {
+            feature.name: _sha256(column)
+            for feature, column in zip(codec.features, cells, strict=True)
+        },
+        "labels": labels,
+    }
+    same: dict[str, Any] = json.loads(json.dumps(plain(identity), default=str))
+    return same
+
+
+def refuse_another(then: Any, now: dict[str, Any]) -> None:
+    """Say in one sentence how a checkpoint's training differs from this one."""
+    if then == now:
+        return
+    if not isinstance(then, dict) or then.keys() != now.keys():
+        raise InputError("the checkpoint to resume from is not of this version")
+    found = []
+    if then["estimator"] != now["estimator"]:
+        found.append(f"the estimator was {then['estimator']}")
+    for name, value in now["settings"].items():
+        before = then["settings"].get(name)
+        if before != value:
+            found.append(f"{name} was {before!r} and is {value!r}")
+    columns, before = now["columns"], then["columns"]
+    if before.keys() != columns.keys():
+        found.append(f"the columns are not the same: {listed(sorted(before.keys() ^ columns))}")
+    elif then["rows"] != now["rows"]:
+        found.append(f"the table had {then['rows']:,} rows and has {now['rows']:,}")
+    elif changed := [name for name in columns if columns[name] != before[name]]:
+        found.append(f"there are other values in {listed(changed)}")
+    if then["labels"] != now["labels"]:
+        found.append("the labels are others")
+    raise InputError(f"the checkpoint to resume from is of another training: {'; '.join(found)}")
+
+
+def _sha256(*tensors: Tensor) -> str:
+    found = hashlib.sha256()
+    for tensor in tensors:
+        found.update(tensor.cpu().contiguous().numpy().tobytes())
+    return found.hexdigest()

@@ -96,7 +96,7 @@ def test_classes_start_to_finish(wine_run: tuple[Path, Path, list[object]], prin
     cells = [(c["representation"], c["predictor"], c["adapter"]) for c in found["cells"]]
     assert len(cells) == 10
     assert ("raw", "xgboost", None) in cells
-    assert ("var_t_jepa", "xgboost", "mean") in cells
+    assert ("var_t_jepa", "xgboost", "flat") in cells
     keys = {(f["score"], f["coverage"], f["run"]) for f in found["figures"]}
     scores = {*KINDS, "confidence", "combined"}
     assert keys == {(s, c, r) for s in scores for c in (1.0, 0.9, 0.8, 0.5) for r in (0, 1)}

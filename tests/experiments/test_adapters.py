@@ -17,15 +17,15 @@ import pytest
 from tests.experiments.tiny import TINY
 from varjepa.downstream import ADAPTERS, DEFAULT_ADAPTER
 from varjepa.experiments import adapters
-from varjepa.experiments.adapters import AdapterPlan, best_adapters, compare_adapters, open_adapters
-from varjepa.experiments.pretraining import FULL
+from varjepa.experiments.adapters import AdapterPlan, best_adapters, compare_adapters
 from varjepa.experiments.tabular_paper import PAPER_PREDICTORS
+from varjepa.files import read_json
 
 RESULTS = Path(__file__).parents[2] / "results"
 
 
 def test_defaults_are_what_the_committed_study_found() -> None:
-    best = best_adapters(open_adapters(RESULTS, FULL).rows)
+    best = best_adapters(read_json(RESULTS / adapters.FILE))
     for predictor in PAPER_PREDICTORS:
         assert best[predictor] == DEFAULT_ADAPTER[predictor], predictor
 

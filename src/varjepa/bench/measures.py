@@ -56,17 +56,24 @@ def _is_operator(event: Any) -> bool:
 
 
 def gemm_rate(tokens: int, width: int, ff: int, device: str) -> float:
-    """FLOP/s of a step's typical product, tokens × feed-forward, at its best."""
+    """FLOP/s of products at their best: a step's own, tokens × feed-forward, or a large square one.
+
+    A GPU needs the large one: the step's own are over before it has got going.
+    """
+    return max(_product_rate(tokens, width, ff, device), _product_rate(2048, 2048, 2048, device))
+
+
+def _product_rate(rows: int, inner: int, columns: int, device: str) -> float:
     dtype = torch.float32 if device == "cpu" else torch.bfloat16
-    x, w = (torch.ones(n, width, device=device, dtype=dtype) for n in (tokens, ff))
-    out = x.new_empty(tokens, ff)
+    x, w = (torch.ones(n, inner, device=device, dtype=dtype) for n in (rows, columns))
+    out = x.new_empty(rows, columns)
 
     def several() -> None:
         for _ in range(10):  # one alone would measure its launch
             torch.mm(x, w.T, out=out)
 
-    best = min(race([several], 1, device)[0] for _ in range(20))
-    return 10 * 2.0 * tokens * width * ff / best
+    best = min(race([several], 1, device)[0] for _ in range(20 if rows * columns < 1 << 21 else 5))
+    return 10 * 2.0 * rows * inner * columns / best
 
 
 def peak_mb(measure: Callable[..., float], arguments: tuple[Any, ...], device: str) -> float:

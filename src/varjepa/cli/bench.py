@@ -15,6 +15,8 @@ from varjepa.cli.studies import known_variants
 from varjepa.errors import InputError
 from varjepa.estimators.parameters import pick_device
 from varjepa.files import make_folder, write_json
+from varjepa.report.growth import draw_growth
+from varjepa.report.simulation import check_can_draw
 
 Word = TypeVar("Word", bound=str)
 
@@ -59,7 +61,7 @@ def bench_steps_command(
             with_dropout=dropout,
             reference_precision=precision,
         )
-        console.print(_sentence(rows[-1]), highlight=False, soft_wrap=True)
+        console.print(_sentence(rows[-1]), markup=True, soft_wrap=True)
         if json is not None:
             write_json(json, rows)
 
@@ -84,7 +86,7 @@ def bench_simulation_command(
         f"{result['plain_seconds']:.1f} s, stacked {result['stacked_seconds']:.1f} s, "
         f"[bold]{result['ratio']:.1f} ×[/] faster; largest relative difference of a final weight "
         f"{result['largest_difference']:.1e} in float64",
-        highlight=False,
+        markup=True,
         soft_wrap=True,
     )
     if json is not None:
@@ -100,11 +102,15 @@ def bench_growth_command(
     batch: Annotated[int, typer.Option(help="Rows of a step where they are not varied.")] = 64,
     most_features: Annotated[int, typer.Option(help="Leave wider tables out.")] = max(FEATURES),
     repeats: Annotated[int, typer.Option(help="Timed steps of each.")] = 5,
+    figure: Annotated[Path | None, typer.Option(help="Also draw the figures, as SVG.")] = None,
     json: Json = None,
 ) -> None:
     """Step time against columns, rows and layers, for the estimator's defaults."""
     kind = pick_device(device).type
     _check_json(json)
+    if figure is not None:
+        check_can_draw()
+        make_folder(figure.parent)
     rows: list[dict[str, Any]] = []
 
     def show(row: dict[str, Any]) -> None:
@@ -126,6 +132,8 @@ def bench_growth_command(
         on_row=show,
         most_features=positive("--most-features", most_features),
     )
+    if figure is not None:
+        draw_growth(rows, figure)
 
 
 def _sentence(row: dict[str, Any]) -> str:

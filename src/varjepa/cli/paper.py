@@ -1,4 +1,4 @@
-"""``varjepa reproduce downstream | uncertainty | sensitivity``: the paper's tables on datasets."""
+"""``varjepa reproduce downstream | uncertainty | sensitivity | adapters``: studies on datasets."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from varjepa.datasets.catalogue import DATASETS
 from varjepa.downstream import PREDICTORS
 from varjepa.errors import Interrupted
 from varjepa.estimators.parameters import pick_device
+from varjepa.experiments.adapters import DATASETS as ADAPTER_DATASETS
+from varjepa.experiments.adapters import AdapterPlan, best_adapters, compare_adapters
 from varjepa.experiments.downstream import (
     DownstreamPlan,
     open_downstream,
@@ -111,7 +113,7 @@ def downstream(
         for finding in downstream_findings(found.rows, setting):
             mark = "[green]yes[/]" if finding.holds else "[red]no [/]"
             console.print(
-                f"{mark} {finding.claim}: {finding.evidence}", highlight=False, soft_wrap=True
+                f"{mark} {finding.claim}: {finding.evidence}", markup=True, soft_wrap=True
             )
     console.print(f"tables in {out}/downstream.md", highlight=False, soft_wrap=True)
 
@@ -181,9 +183,32 @@ def sensitivity(
     console.print(f"tables in {out}/sensitivity.md", highlight=False, soft_wrap=True)
 
 
+def adapters(
+    out: Out,
+    datasets: Names = None,
+    predictors: Names = None,
+    runs: Annotated[int, typer.Option(help="Seeds of a predictor.")] = 3,
+    epochs: Epochs = None,
+    device: Device = "auto",
+    quick: Quick = False,
+) -> None:
+    """Which way embeddings should enter each predictor, judged on validation rows."""
+    plan = AdapterPlan(
+        datasets=known_datasets(datasets or ADAPTER_DATASETS),
+        predictors=known_predictors(predictors, tuple(PREDICTORS)),
+        runs=positive("--runs", runs),
+        scale=make_scale(quick, epochs),
+    )
+    pick_device(device)
+    with keeping(out):
+        found = compare_adapters(out, plan, device, say)
+    for predictor, adapter in best_adapters(found.rows).items():
+        say(f"{predictor}: {adapter}")
+
+
 def add_commands(app: typer.Typer) -> None:
     """Make the functions of this file commands of ``varjepa reproduce``."""
-    for command in (downstream, uncertainty, sensitivity):
+    for command in (downstream, uncertainty, sensitivity, adapters):
         app.command(command.__name__, cls=ListCommand)(command)
 
 

@@ -65,9 +65,7 @@ def reproduce_simulation_command(
 
     for finding in findings(table.rows):
         mark = "[green]yes[/]" if finding.holds else "[red]no [/]"
-        console.print(
-            f"{mark} {finding.claim}: {finding.evidence}", highlight=False, soft_wrap=True
-        )
+        console.print(f"{mark} {finding.claim}: {finding.evidence}", markup=True, soft_wrap=True)
     agreeing, compared = count_agreeing(table.rows, sorted({r["variant"] for r in table.rows}))
     console.print(
         f"{agreeing} of {compared} cells agree with the paper; see {out}/simulation.md",

@@ -22,7 +22,7 @@ from varjepa.experiments.tabular_settings import (
     Schedule,
     Setting,
 )
-from varjepa.training.probe import ProbeSettings
+from varjepa.training.linear_probe import LinearProbeSettings
 
 _DECIDED_ELSEWHERE = (
     *OF_THE_RUN, "precision", "random_state", "column_kinds", "validation_share", "output",
@@ -59,7 +59,7 @@ class Pretraining:
     """of ``Hyperparameters``, those the model has"""
     open_details: Mapping[str, Any]
     """parameters of the estimator that the paper does not have"""
-    probe: ProbeSettings
+    probe: LinearProbeSettings
     """the classifier that picks the moment to keep"""
     epochs: int
     check_every: int

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from varjepa.networks.row_slices import RowThreads
 
-CPU_BLOCK = 128
-"""Rows of one pass on a CPU: what one core has room for close by."""
+CPU_TOKENS = 5120
+"""Tokens of one pass on a CPU: what a core has room for close by, enough to hide torch's calls."""
 
 GPU_TOKENS = 1 << 17
 """Tokens of one pass on a GPU: enough to keep it busy, a few hundred MB."""
@@ -59,11 +59,12 @@ def split_rows(rows: Rows, batch: int) -> Iterator[Rows]:
         yield take_rows(rows, slice(start, start + batch))
 
 
-def block_size(rows: Rows) -> int:
+def block_size(features: int, device: torch.device) -> int:
     """Rows of one pass; it depends on the table's width and the device, never on the rows."""
-    if rows.num.device.type == "cpu":
-        return CPU_BLOCK
-    return max(64, 1 << (GPU_TOKENS // (rows.num.shape[1] + rows.cat.shape[1])).bit_length() - 1)
+    on_cpu = device.type == "cpu"
+    fitting = (CPU_TOKENS if on_cpu else GPU_TOKENS) // features
+    rounded = 1 << fitting.bit_length() >> 1  # down to a power of two
+    return min(512, max(16, rounded)) if on_cpu else max(64, rounded)
 
 
 def map_blocks(work: Callable[[Rows], T], rows: Rows) -> Iterator[tuple[T, int]]:
@@ -74,7 +75,7 @@ def map_blocks(work: Callable[[Rows], T], rows: Rows) -> Iterator[tuple[T, int]]
     result is the same to the last bit, whatever rows come with it.
     """
     device = rows.num.device
-    size = block_size(rows)
+    size = block_size(rows.num.shape[1] + rows.cat.shape[1], device)
     starts = [slice(start, start + size) for start in range(0, len(rows), size)]
 
     def one(here: slice) -> tuple[T, int]:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from varjepa.networks.cpu_block import cpu_block
+from varjepa.networks.cpu_inference import attend_to_keys, can_infer, infer_block
 from varjepa.networks.fused_block import can_fuse, fused_transformer
 
 LONG_SEQUENCE = 128
@@ -24,11 +25,27 @@ def attend(q: Tensor, k: Tensor, v: Tensor, valid: Tensor | None) -> Tensor:
     """
     bias = None if valid is None else _bias(valid, q.dtype)[:, None, None, :]
     if k.shape[-2] >= LONG_SEQUENCE:
-        return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        return attend_fused(q, k, v, bias, multiple=1 if q.device.type == "cpu" else 8)
+    if q.device.type == "cpu" and can_infer(q):
+        return attend_to_keys(q, k, v, bias)
     scores = (q * (1.0 / math.sqrt(q.shape[-1]))) @ k.transpose(-1, -2)  # (B, H, S, T)
     if bias is not None:
         scores = scores + bias
     return scores.softmax(-1) @ v
+
+
+def attend_fused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, multiple: int) -> Tensor:
+    """The same by torch's kernel, whose memory does not grow with S · T.
+
+    On a GPU it wants heads of a multiple of 8 numbers and would otherwise be replaced by one whose
+    memory does; zeros beside a head's numbers change neither scores nor values.
+    """
+    width = q.shape[-1]
+    if spare := -width % multiple:
+        q, k, v = (nn.functional.pad(part, (0, spare)) for part in (q, k, v))
+    scale = 1.0 / math.sqrt(width)
+    mixed = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
+    return mixed[..., :width]
 
 
 def _bias(valid: Tensor, dtype: torch.dtype) -> Tensor:
@@ -72,7 +89,8 @@ class Block(nn.Module):
         if _is_short_on_cpu(tokens):
             bias = None if valid is None else _bias(valid, tokens.dtype)
             heads, eps = self.attention.heads, self.mlp_norm.eps
-            return cpu_block(tokens, bias, heads, keep, eps, *self.parameters())
+            by_hand = infer_block if can_infer(tokens) else cpu_block
+            return by_hand(tokens, bias, heads, keep, eps, *self.parameters())
         attended = self.attention(self.attention_norm(tokens), valid, keep)
         tokens = tokens[:, -keep:] + attended  # (B, keep, width)
         return tokens + self.mlp(self.mlp_norm(tokens))

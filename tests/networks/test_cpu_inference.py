@@ -1,0 +1,104 @@
+"""Claims about the block that computes without gradients.
+
+1. It equals the plain block to 1e-5, masked or not, for all tokens and for the last few, and so
+   does pooling; with gradients asked for, or in other precisions, the plain way is taken.
+2. Scores far outside of what a power of two can hold give what a softmax gives.
+3. A row's result is the same to the last bit, whatever rows come with it and wherever it stands.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from varjepa.networks import cpu_inference, transformer
+from varjepa.networks.cpu_inference import can_infer
+from varjepa.networks.pooling import AttentionPooling
+from varjepa.networks.transformer import Block, Transformer
+
+pytestmark = pytest.mark.skipif(
+    not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN"
+)
+
+
+def make(width: int = 64) -> tuple[Transformer, Tensor, Tensor]:
+    torch.manual_seed(0)
+    valid = torch.rand(40, 9) > 0.3
+    valid[:, -1] = True
+    return Transformer(width, 3, 4, 2 * width), torch.randn(40, 9, width), valid
+
+
+def plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transformer, "can_infer", lambda tokens: False)
+    monkeypatch.setattr(transformer, "LONG_SEQUENCE", 0)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("keep", [1, 4, 9])
+@pytest.mark.parametrize("width", [16, 64])
+@torch.no_grad()
+def test_the_plain_block(
+    masked: bool, keep: int, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, tokens, valid = make(width)
+    assert can_infer(tokens)
+    ours = net(tokens, valid if masked else None, keep)
+    plainly(monkeypatch)
+    torch.testing.assert_close(
+        ours, net(tokens, valid if masked else None, keep), rtol=1e-5, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@torch.no_grad()
+def test_pooling(masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, tokens, valid = make()
+    pool = AttentionPooling(64, pooled=3, heads=4)
+    ours = pool(tokens, valid if masked else None)
+    plainly(monkeypatch)
+    monkeypatch.setattr(transformer, "LONG_SEQUENCE", 99)
+    torch.testing.assert_close(ours, pool(tokens, valid if masked else None), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1e-3, 30.0, 1e4])
+@torch.no_grad()
+def test_scores_of_any_size(size: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, tokens, valid = make()
+    block = Block(64, 4, 128)
+    block.attention.project_in.weight.mul_(size**0.5)
+    ours = block(tokens, valid, 9)
+    assert ours.isfinite().all()
+    plainly(monkeypatch)
+    theirs = block(tokens, valid, 9)
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4 * max(1.0, size**0.5))
+
+
+@torch.no_grad()
+def test_a_wild_row_leaves_others_alone() -> None:
+    torch.manual_seed(0)
+    qkv = torch.randn(6, 5, 48)
+    alone = cpu_inference.attend_without_gradient(qkv, 2, None, 5)
+    qkv[2] *= 1e3
+    beside = cpu_inference.attend_without_gradient(qkv, 2, None, 5)
+    others = [0, 1, 3, 4, 5]
+    assert torch.equal(beside[others], alone[others])
+    q, k, v = qkv[2].view(5, 3, 2, 8).permute(1, 2, 0, 3)
+    expected = (q @ k.mT / 8**0.5).softmax(-1) @ v  # (H, S, d_head)
+    torch.testing.assert_close(beside[2], expected.transpose(0, 1).reshape(5, 16))
+
+
+@torch.no_grad()
+def test_a_rows_place_does_not_matter() -> None:
+    net, tokens, valid = make()
+    order = torch.randperm(len(tokens))
+    assert torch.equal(net(tokens[order], valid[order]), net(tokens, valid)[order])
+    others = torch.cat([tokens[:7], torch.randn(33, 9, 64)])
+    assert torch.equal(net(others)[:7], net(tokens)[:7])
+
+
+def test_gradients_and_other_numbers_go_the_plain_way() -> None:
+    assert not can_infer(torch.zeros(2, 3, 8))
+    with torch.no_grad():
+        assert can_infer(torch.zeros(2, 3, 8))
+        assert not can_infer(torch.zeros(2, 3, 8, dtype=torch.float64))

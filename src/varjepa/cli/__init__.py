@@ -9,6 +9,7 @@ import typer
 from varjepa.cli import (
     bench,
     datasets,
+    embed,
     evaluate,
     everything,
     fit,
@@ -27,6 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("fit")(fit.fit)
+app.command("embed", cls=shell.ListCommand)(embed.embed)
 tables.add_commands(app)
 app.command("evaluate", cls=shell.ListCommand)(evaluate.evaluate)
 app.command("datasets")(datasets.datasets)

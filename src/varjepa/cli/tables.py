@@ -1,4 +1,4 @@
-"""``varjepa embed | impute | sample | score | demo``: a fitted model on a user's own table."""
+"""``varjepa impute | sample | score | demo``: a fitted model on a user's own table."""
 
 from __future__ import annotations
 
@@ -22,26 +22,9 @@ Table = Annotated[Path, typer.Argument(help="A .csv, .parquet, .arrow or .feathe
 Out = Annotated[Path, typer.Option(help="Where to write; the ending chooses CSV, Parquet, Arrow.")]
 Seed = Annotated[int, typer.Option(help="Random seed.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-
-
-def embed(
-    model: Model,
-    table: Table,
-    out: Out,
-    per_column: Annotated[bool, typer.Option(help="Also one uncertainty per column.")] = False,
-    device: Device = "auto",
-) -> None:
-    """Posterior means of every row, with its uncertainty."""
-    estimator = opened(model, device, out)
-    rows = read_table(table)
-    embedding = estimator.embed(rows)
-    flat = embedding.mean.reshape(len(embedding.mean), -1)
-    columns: dict[str, Any] = dict(zip(estimator.get_feature_names_out(), flat.T, strict=True))
-    columns["uncertainty"] = embedding.uncertainty()
-    if per_column:
-        names = [f"uncertainty:{name}" for name in embedding.features]
-        columns |= dict(zip(names, embedding.per_column().T, strict=True))
-    written(as_table(columns), out)
+RawText = Annotated[
+    bool, typer.Option("--raw-text", help="CSV: no quote before text that looks like a formula.")
+]
 
 
 def impute(
@@ -51,6 +34,7 @@ def impute(
     samples: Annotated[int, typer.Option(help="1: the best guess; more: that many draws.")] = 1,
     device: Device = "auto",
     seed: Seed = 0,
+    raw_text: RawText = False,
 ) -> None:
     """Fill missing cells; with several samples the draws stand below each other."""
     estimator = opened(model, device, out)
@@ -65,7 +49,7 @@ def impute(
             for i, part in enumerate(filled)
         ]
         filled = pa.concat_tables(parts)
-    written(filled, out)
+    written(filled, out, raw_text)
 
 
 def sample(
@@ -77,23 +61,26 @@ def sample(
     rows: Annotated[int | None, typer.Option(help="How many; default 100, or given's.")] = None,
     device: Device = "auto",
     seed: Seed = 0,
+    raw_text: RawText = False,
 ) -> None:
     """Draw new rows."""
     estimator = opened(model, device, out)
     fixed = None if given is None else read_table(given)
     count = rows if rows is not None else 100 if fixed is None else fixed.num_rows
     drawn = estimator.sample(positive("--rows", count), given=fixed, random_state=seed_number(seed))
-    written(read_table(drawn), out)
+    written(read_table(drawn), out, raw_text)
 
 
-def score(model: Model, table: Table, out: Out, device: Device = "auto") -> None:
+def score(
+    model: Model, table: Table, out: Out, device: Device = "auto", raw_text: RawText = False
+) -> None:
     """Per row: the objective, its five terms, and every kind of uncertainty."""
     estimator = opened(model, device, out)
     rows = read_table(table)
     terms = estimator.score_samples(rows, terms=True)
     columns = {"score": estimator.score_samples(rows), **terms}
     columns |= {f"uncertainty_{kind}": estimator.uncertainty(rows, kind) for kind in KINDS}
-    written(as_table(columns), out)
+    written(as_table(columns), out, raw_text)
 
 
 def demo(
@@ -114,7 +101,7 @@ def demo(
 
 def add_commands(app: typer.Typer) -> None:
     """Make the functions of this file commands."""
-    for command in (demo, embed, impute, sample, score):
+    for command in (demo, impute, sample, score):
         app.command(command.__name__)(command)
 
 
@@ -126,9 +113,9 @@ def opened(folder: Path, device: str, out: Path) -> VarTJEPA:
     return estimator.set_params(device=device)
 
 
-def written(table: pa.Table, out: Path) -> None:
+def written(table: pa.Table, out: Path, raw_text: bool) -> None:
     """Write a result and say so."""
-    write_table(table, out)
+    write_table(table, out, raw_text)
     console.print(f"{table.num_rows:,} rows in {out}", highlight=False, soft_wrap=True)
 
 

@@ -22,6 +22,9 @@ from varjepa.evaluate.target import Target
 
 Floats = NDArray[np.float64]
 
+SCALE = "scale"
+"""mean and standard deviation of a target of numbers, over the training rows"""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
@@ -29,8 +32,8 @@ class Cell:
 
     representation: str
     predictor: str
-    validation: NDArray[np.float32]  # (R, n_validation, C) probabilities, or (R, n_validation)
-    test: NDArray[np.float32]  # (R, n_test, C), or (R, n_test)
+    validation: NDArray[Any]  # (R, n_validation, C) float32 probabilities, or (R, n_validation)
+    test: NDArray[Any]  # (R, n_test, C), or (R, n_test) float64 numbers
     classes: NDArray[np.int64] | None  # (C,) class numbers of the columns; None for numbers
     seconds: float
     """all trainings together"""
@@ -45,7 +48,7 @@ class Cell:
         """Whether all trainings are one and the same."""
         return bool((self.test == self.test[:1]).all())
 
-    def guesses(self, part: NDArray[np.float32]) -> NDArray[Any]:
+    def guesses(self, part: NDArray[Any]) -> NDArray[Any]:
         """Class numbers or numbers.  # (R, n)"""
         return part if self.classes is None else self.classes[part.argmax(-1)]
 
@@ -63,10 +66,18 @@ def fit_cell(
     both = np.concatenate([split.validation, split.test])
 
     def compute() -> Arrays:
+        labels = hide_test_labels(target, split)
+        scale: Arrays = {}
+        if target.task == "regression":
+            # predictors answer in float32, which could not tell 2^60 + 1 from 2^60 + 9
+            here = labels[split.train]
+            mean, std = here.mean(), here.std() or 1.0
+            scale = {SCALE: np.array([mean, std])}
+            labels = (labels - mean) / std
         found = fit_seeds(
             predictor,
             inputs,
-            hide_test_labels(target, split),
+            labels,
             PredictorSplit(split.train, split.validation, both),
             settings.seeds,
             FitOptions(
@@ -75,11 +86,14 @@ def fit_cell(
                 device=str(pick_device(settings.device)),
             ),
         )
-        values: Arrays = {"values": found.values}
+        values: Arrays = {"values": found.values, **scale}
         return values if found.classes is None else values | {"classes": found.classes}
 
     arrays = kept.arrays(f"{representation}-{predictor}-{settings.runs}", compute)
     values, cut = arrays["values"], len(split.validation)
+    if SCALE in arrays:
+        mean, std = arrays[SCALE]
+        values = values.astype(np.float64) * std + mean
     return Cell(
         representation,
         predictor,
@@ -97,7 +111,7 @@ def hide_test_labels(target: Target, split: Split) -> NDArray[Any]:
     return visible
 
 
-def losses(cell: Cell, part: NDArray[np.float32], truth: NDArray[Any]) -> Floats:
+def losses(cell: Cell, part: NDArray[Any], truth: NDArray[Any]) -> Floats:
     """Errors (0 or 1), or squared errors.  # (R, n)"""
     guesses = cell.guesses(part)
     if cell.classes is None:

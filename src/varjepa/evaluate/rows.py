@@ -14,6 +14,7 @@ from varjepa.datasets.dataset import Split
 from varjepa.errors import InputError
 from varjepa.evaluate.settings import EvaluateSettings
 from varjepa.evaluate.target import Target
+from varjepa.tables.quoting import quoted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,8 +56,8 @@ def check_split(target: Target, split: Split) -> None:
     if len(trained) < 2:
         what = "class" if target.classes else "number"
         raise InputError(
-            f"--target {target.name!r} has one {what} only in the {len(split.train)} training "
-            "rows; choose another --seed, or give more rows"
+            f"--target {quoted(target.name)} has one {what} only in the {len(split.train)} "
+            "training rows; choose another --seed, or give more rows"
         )
     if target.task == "regression":
         return

@@ -39,6 +39,7 @@ from varjepa.evaluation.classification import COVERAGES
 from varjepa.files import make_folder, only_writer, write_json
 from varjepa.selective.thresholds import coverage_threshold
 from varjepa.tables import infer_schema
+from varjepa.tables.quoting import quoted
 
 Say = Callable[[str], None]
 
@@ -60,7 +61,7 @@ def run_evaluation(
         raise InputError("--labels-pick-checkpoint needs classes, and the target holds numbers")
     features = table.drop_columns([settings.target])
     if not features.num_columns:
-        raise InputError(f"the table has no column besides --target {settings.target!r}")
+        raise InputError(f"the table has no column besides --target {quoted(settings.target)}")
     infer_schema(features, dict(settings.kinds))  # refuses columns that cannot be encoded
     split = split_rows(len(target.values), settings.seed)
     check_split(target, split)

@@ -15,10 +15,14 @@ from varjepa.errors import InputError
 from varjepa.evaluate.settings import Task
 from varjepa.tables import Column, infer_schema
 from varjepa.tables.levels import Levels, category_text
+from varjepa.tables.quoting import quoted
 from varjepa.tables.values import as_numbers
 
 MOST_INTEGERS = 20
 """Whole numbers with at most this many different values are taken for classes."""
+
+LARGEST = 1e140
+"""Numbers beyond this, or that differ by less than its inverse, have no squared error."""
 
 LEAST_ROWS = 20
 """Rows with a target that training, validation and test need: 14, 2 and 4."""
@@ -45,11 +49,13 @@ class Target:
 
 def read_target(table: pa.Table, name: str, task: Task) -> Target:
     """The target of every row that has one, or one sentence why it cannot be predicted."""
+    if table.num_columns and not table.num_rows:
+        raise InputError("the table has no rows")
     if name not in table.column_names:
-        raise InputError(f"--target {name!r} is not a column of the table")
+        raise InputError(f"--target {quoted(name)} is not a column of the table")
     data = table[name]
     if data.null_count == len(data):
-        raise InputError(f"--target {name!r} has no values")
+        raise InputError(f"--target {quoted(name)} has no values")
     column = infer_schema(table.select([name])).columns[0]
     found = infer_task(column, data) if task == "auto" else task
     values, valid, classes = (
@@ -59,23 +65,25 @@ def read_target(table: pa.Table, name: str, task: Task) -> Target:
     values = values[known]
     if len(known) < LEAST_ROWS:
         raise InputError(
-            f"--target {name!r} is known for {len(known)} rows; {LEAST_ROWS} are needed to train, "
-            "validate and test on"
+            f"--target {quoted(name)} is known for {len(known)} rows; {LEAST_ROWS} are needed "
+            "to train, validate and test on"
         )
     if found == "regression" and np.ptp(values) == 0:
-        raise InputError(f"--target {name!r} is the number {values[0]:g} in every row")
+        raise InputError(f"--target {quoted(name)} is the number {values[0]:g} in every row")
+    if found == "regression":
+        _refuse_extremes(values, name)
     if found == "classification" and len(classes) < 2:
-        raise InputError(f"--target {name!r} has one class only, {classes[0]!r}")
+        raise InputError(f"--target {quoted(name)} has one class only, {quoted(classes[0])}")
     if found == "classification" and 2 * len(classes) > len(known):
         raise InputError(
-            f"--target {name!r} has {len(classes):,} classes in {len(known):,} rows; choose "
+            f"--target {quoted(name)} has {len(classes):,} classes in {len(known):,} rows; choose "
             "another column, or --task regression if it holds numbers"
         )
     missing = len(data) - len(known)
     if missing:
         warnings.warn(
-            f"--target {name!r} is missing in {missing:,} rows, which are neither trained nor "
-            "tested on",
+            f"--target {quoted(name)} is missing in {missing:,} rows, which are neither trained "
+            "nor tested on",
             stacklevel=2,
         )
     return Target(name, found, values, known, classes, missing)
@@ -87,13 +95,22 @@ def infer_task(column: Column, data: pa.ChunkedArray) -> TaskName:
         return "classification"
     if column.kind == "datetime":
         raise InputError(
-            f"--target {column.name!r} holds dates; say --task classification to take each for a "
-            "class"
+            f"--target {quoted(column.name)} holds dates; say --task classification to take "
+            "each for a class"
         )
     numbers = as_numbers(data, column.name)
     distinct = len(np.unique(numbers.values[numbers.valid]))
     few = distinct <= min(MOST_INTEGERS, int(numbers.valid.sum()) // 2)
     return "classification" if column.is_integer and few else "regression"
+
+
+def _refuse_extremes(values: NDArray[np.float64], name: str) -> None:
+    largest, spread = np.abs(values).max(), np.ptp(values / 2)
+    if largest > LARGEST or spread < 1 / LARGEST:
+        raise InputError(
+            f"--target {quoted(name)} holds numbers up to {largest:.1e} that differ by "
+            f"{2 * spread:.1e}; their squares are no numbers, so scale it first"
+        )
 
 
 def _read_classes(

@@ -19,7 +19,9 @@ def number(value: SupportsFloat) -> str:
     """
     value = float(value)
     size = abs(value)
-    if size >= 1000:
+    if size >= 1e9:
+        text = f"{value:.3e}"
+    elif size >= 1000:
         text = f"{value:,.0f}"
     else:
         text = f"{value:.4g}" if size == 0 or size >= 0.0005 else f"{value:.1e}"

@@ -6,7 +6,7 @@ from varjepa.tables.features import Feature, Marginal
 from varjepa.tables.reading import read_table
 from varjepa.tables.scaling import SCALINGS, Scaling
 from varjepa.tables.schema import KINDS, Column, Kind, TableSchema, infer_schema
-from varjepa.tables.table_files import check_extension, write_table
+from varjepa.tables.writing import check_extension, write_table
 
 __all__ = [
     "KINDS",

@@ -7,6 +7,7 @@ import re
 import pyarrow as pa
 
 from varjepa.errors import InputError
+from varjepa.tables.quoting import quoted, shortened
 
 _DECIMAL = re.compile(r"decimal(32|64|128|256)\((\d+), (-?\d+)\)")
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
@@ -51,7 +52,8 @@ def is_supported(kind: pa.DataType) -> bool:
 
 def refuse_unsupported(name: str, kind: pa.DataType) -> None:
     if not is_supported(kind):
-        raise InputError(f"column {name!r} holds {kind} values, which cannot be encoded")
+        what = shortened(str(kind))
+        raise InputError(f"column {quoted(name)} holds {what} values, which cannot be encoded")
 
 
 def type_name(kind: pa.DataType) -> str:

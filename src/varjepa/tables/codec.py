@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
 from varjepa.errors import InputError
@@ -27,6 +28,7 @@ from varjepa.tables.features import (
 )
 from varjepa.tables.instants import ELAPSED, Instants
 from varjepa.tables.levels import category_text
+from varjepa.tables.quoting import listed, quoted
 from varjepa.tables.reading import read_table
 from varjepa.tables.remarks import Remarks
 from varjepa.tables.restoring import restore_instants, restore_levels, restore_numbers
@@ -149,6 +151,20 @@ class TableCodec:
         remarks.warn(stacklevel=3)
         return UnitTable(x_num, x_cat, observed)
 
+    def holes(self, table: pa.Table) -> dict[str, NDArray[np.bool_]]:  # (N,) each
+        """Cells without a value in the columns the codec knows: missing, or infinite numbers.
+
+        A level that training never saw is a value.
+        """
+        found = {}
+        for column in self.schema.columns:
+            data = table[column.name]
+            if column.kind == "categorical":
+                found[column.name] = pc.is_null(data, nan_is_null=True).to_numpy()
+            else:
+                found[column.name] = ~read_parts(column, data).valid
+        return found
+
     def decode(
         self,
         x_num: ArrayLike,  # (N, F_num)
@@ -201,7 +217,7 @@ class TableCodec:
         known, given = set(self.schema.names), set(table.column_names)
         absent = [name for name in self.schema.names if name not in given]
         if absent:
-            raise InputError(f"the table has no column {', '.join(map(repr, absent))}")
+            raise InputError(f"the table has no column {listed(absent)}")
         return [name for name in table.column_names if name not in known]
 
     def _check_shapes(self, numbers: NDArray[np.float64], codes: NDArray[np.int64]) -> None:
@@ -233,4 +249,4 @@ def _refuse_equal_names(features: tuple[Feature, ...]) -> None:
     """A column called "when:month" beside a datetime column "when" would make two of a name."""
     for name, times in Counter(feature.name for feature in features).items():
         if times > 1:
-            raise InputError(f"column {name!r} has the name of a part of a datetime column")
+            raise InputError(f"column {quoted(name)} has the name of a part of a datetime column")

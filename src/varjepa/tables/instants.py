@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from varjepa.errors import InputError
 from varjepa.tables.arrow_types import is_instant, is_text
+from varjepa.tables.quoting import quoted
 from varjepa.tables.values import undictionary
 
 ELAPSED = "elapsed"
@@ -72,7 +73,7 @@ def as_instants(column: pa.ChunkedArray, name: str) -> Instants:
         nothing = np.zeros(len(column), dtype=np.int64)
         return Instants(nothing, nothing.astype(bool), "us")
     if not is_instant(kind):
-        raise InputError(f"column {name!r} holds {kind} values, which are not dates or times")
+        raise InputError(f"column {quoted(name)} holds {kind} values, which are not dates or times")
     if pa.types.is_date32(kind):
         unit, column = "D", column.cast(pa.int32())
     else:
@@ -102,8 +103,8 @@ def _parse(text: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         except pa.ArrowInvalid as error:
             reason = error
     raise InputError(
-        f"column {name!r} holds text that is not ISO 8601 dates or times, such as "
-        f"{_first_unreadable(text)!r}"
+        f"column {quoted(name)} holds text that is not ISO 8601 dates or times, such as "
+        f"{quoted(_first_unreadable(text))}"
     ) from reason
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from varjepa.errors import InputError
 from varjepa.tables.objects import from_objects
+from varjepa.tables.quoting import listed, quoted, shortened
 from varjepa.tables.table_files import read_file
 
 _REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -31,9 +32,9 @@ def read_table(source: Any) -> pa.Table:
     """Read a file, a data frame or an array.
 
     Accepts a path to .csv, .tsv, .parquet, .arrow or .feather; a pandas or polars frame and
-    whatever else narwhals knows, lazy frames included; a pyarrow Table or RecordBatch; a
-    two-dimensional numpy array, whose columns are called x0, x1, …. Rows keep their order; a data
-    frame's index is not a column and is ignored.
+    whatever else narwhals knows, lazy frames included; a pyarrow Table or RecordBatch; a dict of
+    arrays by name; a two-dimensional numpy array, whose columns are called x0, x1, …. Rows keep
+    their order; a data frame's index is not a column and is ignored.
 
     Examples:
         >>> read_table(np.eye(2)).column_names
@@ -47,6 +48,8 @@ def read_table(source: Any) -> pa.Table:
         return _tidy(_drop_index(source))
     if isinstance(source, np.ndarray):
         return _tidy(_from_array(source))
+    if isinstance(source, Mapping):
+        return _tidy(_from_arrays(source))
     return _tidy(_from_frame(source))
 
 
@@ -71,14 +74,15 @@ def _from_frame(source: Any) -> pa.Table:
 
 def _from_series(series: nw.Series[Any], name: str) -> pa.Array:
     try:
-        return series.to_arrow()
+        return series.alias("").to_arrow()  # polars panics at a name with a NUL in it
     except _REFUSALS:
         pass  # sparse columns and objects of several types, which numpy can hold
     try:
         values = series.to_numpy()
     except _REFUSALS as error:
+        what = shortened(str(series.dtype))
         raise InputError(
-            f"column {name!r} holds {series.dtype} values, which cannot be read"
+            f"column {quoted(name)} holds {what} values, which cannot be read"
         ) from error
     return _from_vector(values, name)
 
@@ -87,6 +91,14 @@ def _from_array(array: NDArray[Any]) -> pa.Table:
     if array.ndim != 2:
         raise InputError(f"an array must have two dimensions to be a table, not {array.ndim}")
     return pa.table({f"x{j}": _from_vector(array[:, j], f"x{j}") for j in range(array.shape[1])})
+
+
+def _from_arrays(arrays: Mapping[Any, Any]) -> pa.Table:
+    names = _text_names(list(arrays))
+    columns = [_from_vector(np.asarray(v), n) for n, v in zip(names, arrays.values(), strict=True)]
+    if len({len(column) for column in columns}) > 1:
+        raise InputError("the arrays of a table must all be of one length")
+    return pa.table(columns, names=names)
 
 
 def _from_vector(values: NDArray[Any], name: str) -> pa.Array:
@@ -99,12 +111,13 @@ def _from_vector(values: NDArray[Any], name: str) -> pa.Array:
             values[holes] = None
         return from_objects(values, name)
     if values.dtype.kind == "f" and values.dtype.itemsize > 8:
-        values = values.astype(np.float64)
+        with np.errstate(over="ignore"):  # what only a long double holds is infinite to us
+            values = values.astype(np.float64)
     try:
         return pa.array(np.ascontiguousarray(values), mask=holes, from_pandas=True)
     except _REFUSALS as error:
         raise InputError(
-            f"column {name!r} holds {values.dtype} values, which cannot be encoded"
+            f"column {quoted(name)} holds {values.dtype} values, which cannot be encoded"
         ) from error
 
 
@@ -112,7 +125,7 @@ def _text_names(names: Sequence[Any]) -> list[str]:
     """Whole-number names, which pandas gives by default, become text."""
     for name in names:
         if not isinstance(name, str | int | np.integer) or isinstance(name, bool):
-            raise InputError(f"the column name {name!r} is not text")
+            raise InputError(f"the column name {quoted(name)} is not text")
     texts = [str(name) for name in names]
     _refuse_bad_names(texts)
     return texts
@@ -122,9 +135,11 @@ def _refuse_bad_names(names: Sequence[str]) -> None:
     for position, name in enumerate(names, start=1):
         if not name.strip():
             raise InputError(f"column {position} of the table has no name")
+        if any("\ud800" <= letter <= "\udfff" for letter in name):  # half of a UTF-16 pair
+            raise InputError(f"the column name {quoted(name)} is not Unicode text")
     repeated = [name for name, times in Counter(names).items() if times > 1]
     if repeated:
-        raise InputError(f"several columns are called {', '.join(map(repr, repeated))}")
+        raise InputError(f"several columns are called {listed(repeated)}")
 
 
 def _drop_index(table: pa.Table) -> pa.Table:

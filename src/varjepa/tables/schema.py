@@ -12,6 +12,7 @@ import pyarrow as pa
 from varjepa.errors import InputError
 from varjepa.tables.arrow_types import is_instant, is_span, is_text, refuse_unsupported, value_type
 from varjepa.tables.instants import as_instants
+from varjepa.tables.quoting import quoted
 from varjepa.tables.values import Numbers, as_numbers, parse_numbers
 
 Kind = Literal["numeric", "categorical", "datetime"]
@@ -69,9 +70,11 @@ def infer_schema(table: pa.Table, overrides: Mapping[str, Kind] | None = None) -
         raise InputError("the table has no rows")
     for name, kind in overrides.items():
         if name not in table.column_names:
-            raise InputError(f"there is no column {name!r} to treat as {kind}")
+            raise InputError(f"there is no column {quoted(name)} to treat as {kind}")
         if kind not in KINDS:
-            raise InputError(f"column {name!r} must be one of {', '.join(KINDS)}, not {kind!r}")
+            raise InputError(
+                f"column {quoted(name)} must be one of {', '.join(KINDS)}, not {quoted(kind)}"
+            )
     return TableSchema(
         tuple(
             _column(name, table[name], overrides.get(name) or _kind(name, table[name]))

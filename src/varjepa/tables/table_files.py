@@ -1,18 +1,20 @@
-"""Tables on disk: CSV, Parquet and Arrow, chosen by the file's extension."""
+"""Tables from disk: CSV, Parquet and Arrow, chosen by the file's extension."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet
 
 from varjepa.errors import InputError
-from varjepa.files import replacing
+from varjepa.tables.expansion import Room, decoded_size
+from varjepa.tables.parquet_files import read_parquet
+from varjepa.tables.quoting import quoted
 from varjepa.tables.values import MISSING_WORDS
 
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -21,80 +23,82 @@ _RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 
 def read_file(path: Path) -> pa.Table:
     """Read a whole table, or say in one sentence why it cannot be read."""
-    read = _READERS[_extension(path)]
+    read = _READERS[extension_of(path)]
+    with explained(path):
+        return read(path)
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """What goes wrong while a file is read, in one sentence."""
     try:
         if path.is_dir():
             raise InputError(f"{path} is a folder, not a table")
-        return read(path)
+        yield
     except (pa.ArrowException, OSError, EOFError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise InputError(f"cannot read {path}: {os.strerror(error.errno)}") from error
         reason = str(error).strip().splitlines()[0].rstrip(".")
-        kind = _KINDS[_extension(path)]
+        kind = _KINDS[extension_of(path)]
         raise InputError(f"{path} is not a complete {kind} file: {reason}") from error
 
 
-def write_table(table: pa.Table, path: str | os.PathLike[str]) -> None:
-    """Write CSV, Parquet or Arrow by the file's extension; an existing file is replaced whole.
-
-    CSV has one word for a missing cell and for an empty text, so the latter is read back missing.
-    """
-    path = Path(path)
-    write = _WRITERS[_extension(path)]
-    try:
-        with replacing(path) as temporary:
-            write(table, temporary)
-    except (OSError, pa.ArrowException) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot write {path}: {reason}") from error
-
-
-def check_extension(path: Path) -> None:
-    """Refuse an extension nobody can write, before any work is done for it."""
-    _extension(path)
-
-
 def _read_csv(path: Path, delimiter: str = ",") -> pa.Table:
-    with path.open("rb") as file:
-        head = file.read(4096)
-    if not head.strip():
-        raise InputError(f"{path} is empty")
-    if head.startswith(_UTF16_MARKS) or b"\0" in head:
-        raise InputError(f"{path} is not UTF-8 text; it looks like UTF-16, so save it as UTF-8")
+    check_csv_head(path)
     try:
         table = _parse_csv(path, delimiter)
         if table.num_columns == 1:
             # of one column, an empty line is a row whose cell is missing; of several, it is nothing
             table = _parse_csv(path, delimiter, ignore_empty_lines=False)
     except pa.ArrowInvalid as error:
-        raise InputError(_csv_problem(path, delimiter, str(error))) from error
+        raise csv_problem(path, delimiter, str(error)) from error
+    refuse_not_utf8(path, table.schema)
+    return table
+
+
+def check_csv_head(path: Path) -> None:
+    """Refuse a file that begins with nothing, or not with text."""
+    with path.open("rb") as file:
+        head = file.read(4096)
+    if not head.strip():
+        raise InputError(f"{path} is empty")
+    if head.startswith(_UTF16_MARKS) or b"\0" in head:
+        raise InputError(f"{path} is not UTF-8 text; it looks like UTF-16, so save it as UTF-8")
+
+
+def refuse_not_utf8(path: Path, schema: pa.Schema) -> None:
+    """Refuse names and columns that the parser could not decode."""
     try:
-        names = table.column_names
+        names = schema.names
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text: see its header") from error
-    for name, kind in zip(names, table.schema.types, strict=True):
+    for name, kind in zip(names, schema.types, strict=True):
         if pa.types.is_binary(kind):  # what the parser makes of text it cannot decode
-            raise InputError(f"{path} is not UTF-8 text: see column {name!r}")
-    return table
+            raise InputError(f"{path} is not UTF-8 text: see column {quoted(name)}")
+
+
+def csv_options(
+    delimiter: str, ignore_empty_lines: bool
+) -> tuple[pa.csv.ParseOptions, pa.csv.ConvertOptions]:
+    """How CSV files are read, whole or in blocks."""
+    return (
+        pa.csv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=ignore_empty_lines
+        ),
+        pa.csv.ConvertOptions(null_values=list(MISSING_WORDS), strings_can_be_null=True),
+    )
 
 
 def _parse_csv(
     path: Path, delimiter: str, ignore_empty_lines: bool = True, use_threads: bool = True
 ) -> pa.Table:
-    return pa.csv.read_csv(
-        path,
-        read_options=pa.csv.ReadOptions(use_threads=use_threads),
-        parse_options=pa.csv.ParseOptions(
-            delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=ignore_empty_lines
-        ),
-        convert_options=pa.csv.ConvertOptions(
-            null_values=list(MISSING_WORDS), strings_can_be_null=True
-        ),
-    )
+    options = csv_options(delimiter, ignore_empty_lines)
+    return pa.csv.read_csv(path, pa.csv.ReadOptions(use_threads=use_threads), *options)
 
 
-def _csv_problem(path: Path, delimiter: str, message: str) -> str:
-    if _RAGGED.search(message):
+def csv_problem(path: Path, delimiter: str, message: str) -> InputError:
+    """What the parser complained about, in one sentence."""
+    if (match := _RAGGED.search(message)) and match[1] is None:
         try:  # only the reader without threads knows the row's number
             _parse_csv(path, delimiter, use_threads=False)
         except pa.ArrowInvalid as error:
@@ -102,34 +106,26 @@ def _csv_problem(path: Path, delimiter: str, message: str) -> str:
     if match := _RAGGED.search(message):
         row, expected, got = match.groups()
         place = f"row {row} of {path}" if row else f"a row of {path}"
-        return f"{place} has {got} cells where the header has {expected}"
+        return InputError(f"{place} has {got} cells where the header has {expected}")
     reason = message.strip().splitlines()[0].rstrip(".")
-    return f"{path} is not a CSV file: {reason}"
-
-
-def _read_parquet(path: Path) -> pa.Table:
-    with pa.parquet.ParquetFile(path, pre_buffer=False) as file:
-        return file.read()
+    return InputError(f"{path} is not a CSV file: {reason}")
 
 
 def _read_arrow(path: Path) -> pa.Table:
+    room = Room(path)
     with path.open("rb") as file:
         is_file = file.read(6) == b"ARROW1"  # the other Arrow format is a stream
     with pa.OSFile(str(path)) as source:
         opened = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
-        return opened.read_all()
+        batches = []
+        for batch in map(opened.get_batch, range(opened.num_record_batches)) if is_file else opened:
+            room.take(decoded_size(batch))
+            batches.append(batch)
+        return pa.Table.from_batches(batches, opened.schema)
 
 
-def _write_csv(table: pa.Table, path: Path, delimiter: str = ",") -> None:
-    pa.csv.write_csv(table, path, pa.csv.WriteOptions(delimiter=delimiter))
-
-
-def _write_arrow(table: pa.Table, path: Path) -> None:
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-
-
-def _extension(path: Path) -> str:
+def extension_of(path: Path) -> str:
+    """The extension, in lower case; one nobody can read is refused."""
     extension = path.suffix.lower()
     if extension not in _READERS:
         known = ", ".join(_READERS)
@@ -140,17 +136,9 @@ def _extension(path: Path) -> str:
 _READERS: dict[str, Callable[[Path], pa.Table]] = {
     ".csv": _read_csv,
     ".tsv": lambda path: _read_csv(path, "\t"),
-    ".parquet": _read_parquet,
+    ".parquet": read_parquet,
     ".arrow": _read_arrow,
     ".feather": _read_arrow,
-}
-
-_WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
-    ".csv": _write_csv,
-    ".tsv": lambda table, path: _write_csv(table, path, "\t"),
-    ".parquet": lambda table, path: pa.parquet.write_table(table, path),
-    ".arrow": _write_arrow,
-    ".feather": _write_arrow,
 }
 
 _KINDS = {

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from varjepa.errors import InputError
 from varjepa.tables.arrow_types import is_plain_number, is_span, is_text
+from varjepa.tables.quoting import quoted
 
 MISSING_WORDS = (
     *("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NULL", "null", "None", "NaT"),
@@ -58,7 +59,9 @@ def as_numbers(column: pa.ChunkedArray, name: str) -> Numbers:
     if is_text(kind):
         column, offender = parse_numbers(column)
         if offender is not None:
-            raise InputError(f"column {name!r} holds {offender!r}, which is not a number")
+            raise InputError(
+                f"column {quoted(name)} holds {quoted(offender)}, which is not a number"
+            )
         kind = column.type
     elif is_span(kind):
         counts = column.cast(pa.int32()) if pa.types.is_time32(kind) else column
@@ -66,7 +69,7 @@ def as_numbers(column: pa.ChunkedArray, name: str) -> Numbers:
     elif pa.types.is_decimal(kind):
         column = _decimal_to_number(column)
     elif not (is_plain_number(kind) or pa.types.is_boolean(kind)):
-        raise InputError(f"column {name!r} holds {kind} values, which are not numbers")
+        raise InputError(f"column {quoted(name)} holds {kind} values, which are not numbers")
     return _to_numpy(column)
 
 

@@ -1,0 +1,128 @@
+"""Rows of a Parquet file in blocks of bounded size, whatever its row groups are like.
+
+``ParquetFile`` without pre-buffering reads a few pages at a time, so a row group may be as large as
+it likes. What is left to watch is text: a page of short codes may stand for long values, so a block
+has fewer rows where a row group's longest values would make it too large.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
+
+from varjepa.errors import InputError
+from varjepa.tables.expansion import ALWAYS_ALLOWED, MOST_EXPANSION
+
+BUFFER = 1 << 16
+"""Bytes read at once of each column."""
+
+BLOCK_BYTES = 1 << 26
+"""Decoded bytes of a block at most, unless a single row has more."""
+
+_ANY_LENGTH = "BYTE_ARRAY"
+_FIXED = 16
+"""Bytes of a value that is not text, at most."""
+
+_SHARED_PREFIXES = "DELTA_BYTE_ARRAY"
+"""An encoding in which every value may repeat a long beginning of the one before."""
+
+
+def parquet_schema(path: Path) -> tuple[pa.Schema, int]:
+    """Columns and number of rows."""
+    with _opened(path) as file:
+        _check_pages(file.metadata, path)
+        return file.schema_arrow, file.metadata.num_rows
+
+
+def parquet_fingerprint(path: Path) -> str:
+    """SHA-256 of the footer, which knows the place, size and statistics of every page."""
+    with path.open("rb") as file:
+        file.seek(-8, 2)
+        length = int.from_bytes(file.read(4), "little")
+        file.seek(-min(8 + length, path.stat().st_size), 2)
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def parquet_blocks(
+    path: Path, columns: Sequence[str], rows: int, start: int
+) -> Iterator[pa.RecordBatch]:
+    """Blocks of at most ``rows`` rows, from row ``start`` on."""
+    with _opened(path) as file:
+        first = 0  # row of the group's start
+        for i in range(file.metadata.num_row_groups):
+            group = file.metadata.row_group(i)
+            count = group.num_rows
+            skip = max(0, start - first)
+            first += count
+            if skip >= count:
+                continue
+            most = _block_rows(path, group, i, columns, rows)
+            for batch in file.iter_batches(most, [i], list(columns), use_threads=False):
+                if skip < len(batch):
+                    yield batch.slice(skip)
+                skip = max(0, skip - len(batch))
+
+
+def _opened(path: Path, **options: Sequence[str]) -> pa.parquet.ParquetFile:
+    return pa.parquet.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER, **options)
+
+
+def _check_pages(metadata: pa.parquet.FileMetaData, path: Path) -> None:
+    """Refuse a row group whose pages unpack to a thousand times the file."""
+    on_disk = path.stat().st_size
+    for i in range(metadata.num_row_groups):
+        size = metadata.row_group(i).total_byte_size
+        if size > max(ALWAYS_ALLOWED, MOST_EXPANSION * on_disk):
+            raise InputError(
+                f"{path} has {on_disk / 1e6:,.1f} MB on disk but a row group of {size / 1e9:,.1f} "
+                "GB, so it is not read"
+            )
+
+
+def _block_rows(
+    path: Path,
+    group: pa.parquet.RowGroupMetaData,
+    number: int,
+    columns: Sequence[str],
+    rows: int,
+) -> int:
+    """Rows of this group that decode to at most ``BLOCK_BYTES``, and no more than ``rows``."""
+    chunks = {chunk.path_in_schema: chunk for chunk in map(group.column, range(group.num_columns))}
+    texts = {c: chunks[c] for c in columns if c in chunks and _is_text(chunks[c])}
+    fixed = _FIXED * (len(columns) - len(texts))
+    sizes = {name: chunk.total_uncompressed_size for name, chunk in texts.items()}
+    if rows * (fixed + sum(sizes.values())) <= BLOCK_BYTES:
+        return rows  # even if every value were as long as all of them together
+    longest = _longest_values(
+        path, number, [name for name, chunk in texts.items() if chunk.has_dictionary_page]
+    )
+    for name, chunk in texts.items():
+        shares = any(_SHARED_PREFIXES in encoding for encoding in chunk.encodings)
+        mean = sizes[name] if shares else -(-sizes[name] // max(1, chunk.num_values))
+        longest[name] = max(longest.get(name, 0), mean)
+    return max(1, min(rows, BLOCK_BYTES // max(1, fixed + sum(longest.values()))))
+
+
+def _is_text(chunk: pa.parquet.ColumnChunkMetaData) -> bool:
+    return bool(chunk.physical_type == _ANY_LENGTH)
+
+
+def _longest_values(path: Path, group: int, columns: Sequence[str]) -> dict[str, int]:
+    """Length of the longest value in each column's dictionary, read without reading the rows."""
+    if not columns:
+        return {}
+    with _opened(path, read_dictionary=columns) as file:
+        head = next(file.iter_batches(1, [group], list(columns), use_threads=False), None)
+    if head is None:
+        return {}
+    values = {name: getattr(head.column(name), "dictionary", None) for name in columns}
+    return {
+        name: pc.max(pc.binary_length(found)).as_py() or 0
+        for name, found in values.items()
+        if found is not None
+    }

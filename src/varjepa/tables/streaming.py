@@ -1,0 +1,184 @@
+"""Tables larger than memory: their columns at once, their rows a block at a time.
+
+A source is a file, a folder of Parquet files, or a pattern such as ``logs/2024-*.parquet``. Blocks
+hold what :func:`read_table` would give for the same rows: the same columns, types and order.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from varjepa.errors import InputError
+from varjepa.tables.expansion import decoded_size
+from varjepa.tables.reading import read_table
+from varjepa.tables.stream_csv import csv_blocks, csv_schema
+from varjepa.tables.stream_parquet import (
+    BLOCK_BYTES,
+    parquet_blocks,
+    parquet_fingerprint,
+    parquet_schema,
+)
+from varjepa.tables.table_files import explained, extension_of
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_UNSEEN = (".", "_")
+"""Beginnings of names that engines give to files that are not data."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedTable:
+    """One file of a source: what is known of it before its rows are read."""
+
+    path: Path
+
+    name: str
+    """Its place within the source, with "/" between folders."""
+
+    schema: pa.Schema
+    """Names and types as blocks have them."""
+
+    rows: int
+
+    bytes: int
+
+    fingerprint: str
+    """SHA-256 of the content; of a Parquet file, of its footer."""
+
+    def blocks(self, columns: Sequence[str], rows: int, start: int = 0) -> Iterator[pa.Table]:
+        """Some columns of all rows from ``start`` on, at most ``rows`` at a time.
+
+        Only the block itself is held in memory. Fewer rows come where these would be large.
+        """
+        with explained(self.path):
+            for table in _joined(self._batches(columns, rows, start), rows):
+                yield read_table(table).select(columns)
+
+    def _batches(self, columns: Sequence[str], rows: int, start: int) -> Iterator[pa.RecordBatch]:
+        extension = extension_of(self.path)
+        if extension == ".parquet":
+            return parquet_blocks(self.path, columns, rows, start)
+        if extension in _DELIMITERS:
+            delimiter = _DELIMITERS[extension]
+            return csv_blocks(self.path, delimiter, self.schema, columns, start)
+        return _arrow_batches(self.path, columns, start)
+
+
+def find_tables(source: str | os.PathLike[str]) -> list[StreamedTable]:
+    """The files of a source, in the order of their names."""
+    text = os.fspath(source)
+    path = Path(text)
+    if path.is_dir():
+        found = [(p.relative_to(path), p) for p in _parquet_files(path)]
+        if not found:
+            raise InputError(f"{path} holds no .parquet file")
+    elif glob.has_magic(text) and not path.exists():
+        root = _fixed_folder(path)
+        matches = sorted(Path(match) for match in glob.glob(text, recursive=True))  # noqa: PTH207
+        found = [(p.relative_to(root), p) for p in matches if p.is_file() and _is_data(p)]
+        if not found:
+            raise InputError(f"no file is called {text}")
+    else:
+        found = [(Path(path.name), path)]
+    return [inspect_table(path, name.as_posix()) for name, path in found]
+
+
+def inspect_table(path: Path, name: str) -> StreamedTable:
+    """What a file holds. Of a Parquet file only the footer is read, every other is read through."""
+    extension = extension_of(path)
+    try:
+        with explained(path):
+            if extension == ".parquet":
+                schema, rows = parquet_schema(path)
+                fingerprint = parquet_fingerprint(path)
+            else:
+                if extension in _DELIMITERS:
+                    schema, rows = csv_schema(path, _DELIMITERS[extension])
+                else:
+                    schema, rows = _arrow_schema(path)
+                with path.open("rb") as file:
+                    fingerprint = hashlib.file_digest(file, "sha256").hexdigest()
+            tidy = read_table(schema.empty_table()).schema
+            return StreamedTable(path, name, tidy, rows, path.stat().st_size, fingerprint)
+    except InputError as error:
+        if str(path) in str(error):
+            raise
+        raise InputError(f"{path}: {error}") from error  # what is wrong with a table's columns
+
+
+def _parquet_files(folder: Path) -> list[Path]:
+    """All below a folder, except what engines leave beside their data."""
+    found = [p for p in folder.rglob("*.parquet") if p.is_file()]
+    return sorted(p for p in found if all(map(_is_seen, p.relative_to(folder).parts)))
+
+
+def _is_data(path: Path) -> bool:
+    extension_of(path)
+    return _is_seen(path.name)
+
+
+def _is_seen(name: str) -> bool:
+    return not name.startswith(_UNSEEN)
+
+
+def _fixed_folder(pattern: Path) -> Path:
+    """What stands before the first part with a wildcard."""
+    parts = pattern.parts
+    first = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    return Path(*parts[:first])
+
+
+def _joined(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Small batches together and large ones in pieces: ``rows`` rows, or as many as have room."""
+    waiting: list[pa.RecordBatch] = []
+    count = size = 0
+    for batch in batches:
+        per_row = decoded_size(batch) // max(1, len(batch)) + 1
+        while len(batch):
+            piece = batch.slice(0, min(rows - count, max(1, (BLOCK_BYTES - size) // per_row)))
+            batch = batch.slice(len(piece))
+            waiting.append(piece)
+            count, size = count + len(piece), size + len(piece) * per_row
+            if count == rows or size >= BLOCK_BYTES:
+                yield pa.Table.from_batches(waiting)
+                waiting, count, size = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _arrow_schema(path: Path) -> tuple[pa.Schema, int]:
+    with _opened_arrow(path) as reader:
+        schema = reader.schema
+    return schema, sum(len(batch) for batch in _arrow_batches(path, schema.names[:1], 0))
+
+
+def _arrow_batches(path: Path, columns: Sequence[str], start: int) -> Iterator[pa.RecordBatch]:
+    """Batches as they were written; of these the file decides how large they are."""
+    with _opened_arrow(path) as reader:
+        wanted = [i for i, name in enumerate(reader.schema.names) if name in columns]
+    with _opened_arrow(path, included_fields=wanted) as reader:
+        is_file = hasattr(reader, "get_batch")
+        skip = start
+        for batch in map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader:
+            if skip < len(batch):
+                yield batch.slice(skip)
+            skip = max(0, skip - len(batch))
+
+
+@contextmanager
+def _opened_arrow(path: Path, **options: Any) -> Iterator[Any]:
+    """A reader of either of Arrow's two formats, file and stream."""
+    with path.open("rb") as file:
+        is_file = file.read(6) == b"ARROW1"
+    with pa.OSFile(str(path)) as source:
+        open_it = pa.ipc.open_file if is_file else pa.ipc.open_stream
+        with open_it(source, options=pa.ipc.IpcReadOptions(**options)) as reader:
+            yield reader

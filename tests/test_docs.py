@@ -32,3 +32,14 @@ def test_links_in_the_documentation_lead_somewhere() -> None:
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} → {target}"
+
+
+def test_every_test_that_the_documentation_names_exists() -> None:
+    tests = "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "tests").rglob("*.py"))
+    files = {p.name for p in (ROOT / "tests").rglob("*.py")}
+    named = set()
+    for page in (ROOT / "docs").glob("*.md"):
+        named |= set(re.findall(r"`[^`\n]*?\b(test_\w+(?:\.py)?)[^`\n]*`", page.read_text("utf-8")))
+    assert len(named) > 20
+    for name in named:
+        assert name in files if name.endswith(".py") else f"def {name}(" in tests, name

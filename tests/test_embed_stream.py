@@ -42,6 +42,7 @@ from varjepa import VarTJEPA
 from varjepa.estimators import embedder as embedder_module
 from varjepa.estimators.embedder import Embedder
 from varjepa.model_folder import ModelFileError
+from varjepa.models.var_t_jepa.scoring import KINDS
 from varjepa.scale import embed_to_file
 from varjepa.scale.plan import PLAN_FILE
 from varjepa.tables import read_table
@@ -86,11 +87,12 @@ def table() -> pa.Table:
 def expected(model: Path, table: pa.Table) -> dict[str, Any]:
     """The embeddings in memory, column by column."""
     estimator = VarTJEPA.load(model)
-    found = estimator.embed(table.drop_columns(["id"]))
+    features = table.drop_columns(["id"])
+    found = estimator.embed(features)
     flat = found.mean.reshape(ROWS, -1)
     columns = dict(zip(estimator.get_feature_names_out(), flat.T, strict=True))
-    columns["uncertainty"] = found.uncertainty()
-    per_column = found.per_column().T
+    columns["uncertainty"] = estimator.uncertainty(features)
+    per_column = estimator.uncertainty(features, per_column=True).T
     names = [f"uncertainty:{name}" for name in found.features]
     return columns | dict(zip(names, per_column, strict=True))
 
@@ -218,8 +220,9 @@ def test_a_killed_run_continues(
     assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
     found = read_parts(out)
     assert found["id"].to_pylist() == list(range(count))
-    whole = VarTJEPA.load(model).embed(table.drop_columns(["id"]))
-    np.testing.assert_array_equal(found["uncertainty"].to_numpy(), whole.uncertainty())
+    loaded, features = VarTJEPA.load(model), table.drop_columns(["id"])
+    whole = loaded.embed(features)
+    np.testing.assert_array_equal(found["uncertainty"].to_numpy(), loaded.uncertainty(features))
     np.testing.assert_array_equal(found["size_0"].to_numpy(), whole.mean[:, 0, 0])
     assert run(*arguments) == 0
     assert "all of them from before" in capsys.readouterr().out
@@ -442,7 +445,7 @@ def test_a_model_fitted_on_an_array(tmp_path: Path, quiet: None) -> None:
     embed_to_file(Embedder(str(tmp_path / "model"), keep=("id",)), tables, tmp_path / "o.parquet")
     found = pa.parquet.read_table(tmp_path / "o.parquet")
     assert found.column_names[:2] == ["id", "x0_0"]
-    np.testing.assert_array_equal(found["uncertainty"].to_numpy(), estimator.embed(X).uncertainty())
+    np.testing.assert_array_equal(found["uncertainty"].to_numpy(), estimator.uncertainty(X))
 
 
 # --- the embedder by itself
@@ -577,9 +580,9 @@ def test_ten_million_rows(
     chosen = np.random.default_rng(0).integers(0, count, 2_000)
     found = pa.parquet.read_table(out, columns=["size_0", "uncertainty"]).take(pa.array(chosen))
     rows = rows_like_training(100_000, seed=3).take(pa.array(chosen % 100_000))
-    whole = VarTJEPA.load(model).embed(rows.drop_columns(["id"]))
-    np.testing.assert_array_equal(found["size_0"].to_numpy(), whole.mean[:, 0, 0])
-    np.testing.assert_array_equal(found["uncertainty"].to_numpy(), whole.uncertainty())
+    loaded, features = VarTJEPA.load(model), rows.drop_columns(["id"])
+    np.testing.assert_array_equal(found["size_0"].to_numpy(), loaded.embed(features).mean[:, 0, 0])
+    np.testing.assert_array_equal(found["uncertainty"].to_numpy(), loaded.uncertainty(features))
     figures = {
         "rows": count,
         "rows_before_the_kill": count - large["rows"],
@@ -594,3 +597,19 @@ def test_ten_million_rows(
     record_soak("embed-stream", figures)
     np.testing.assert_array_equal(ids.to_numpy(), np.arange(count))
     assert large["peak_mb"] < 1.10 * small["peak_mb"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_uncertainty_can_be_asked_for(
+    model: Path, table: pa.Table, tmp_path: Path, kind: Any
+) -> None:
+    source, out = write(table.slice(0, 50), tmp_path / "t.parquet"), tmp_path / "o.parquet"
+    options = ("--uncertainty", kind, "--per-column", "--keep", "id")
+    assert run("embed", model, source, "--out", out, *options) == 0
+    found = pa.parquet.read_table(out)
+    loaded, features = VarTJEPA.load(model), table.slice(0, 50).drop_columns(["id"])
+    np.testing.assert_array_equal(found["uncertainty"], loaded.uncertainty(features, kind))
+    cells = loaded.uncertainty(features, kind, per_column=True)
+    for j, feature in enumerate(loaded.codec_.features):
+        np.testing.assert_array_equal(found[f"uncertainty:{feature.name}"], cells[:, j])
+    np.testing.assert_array_equal(found["size_0"], loaded.embed(features).mean[:, 0, 0])

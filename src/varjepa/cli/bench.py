@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from varjepa.bench.growth import FEATURES, bench_growth
 from varjepa.bench.simulation import SAME, SimulationBench, compare_simulation
 from varjepa.bench.training_step import MASK_SIZES, REFERENCE_PRECISIONS, bench_steps
-from varjepa.cli.shell import ListGroup, console, positive
+from varjepa.cli.shell import ListGroup, console, one_of, positive
 from varjepa.cli.studies import known_variants
 from varjepa.errors import InputError
 from varjepa.estimators.parameters import pick_device
 from varjepa.files import make_folder, write_json
 from varjepa.report.growth import draw_growth
 from varjepa.report.simulation import check_can_draw
-
-Word = TypeVar("Word", bound=str)
 
 bench = typer.Typer(cls=ListGroup, invoke_without_command=True)
 
@@ -145,14 +143,6 @@ def _sentence(row: dict[str, Any]) -> str:
         f"({r['reference_kernels']:,}), {r['share_of_limit']:.0%} of the arithmetic limit "
         f"({r['limit_ms']} ms); embedding {r['embed_rows_per_s']:,.0f} rows/s, {r['embed_ratio']} ×"
     )
-
-
-def one_of(option: str, word: str, known: tuple[Word, ...]) -> Word:
-    """An option that takes one of a few words."""
-    for one in known:
-        if word == one:
-            return one
-    raise InputError(f"{option} {word!r} is not one of {', '.join(known)}")
 
 
 def _check_json(path: Path | None) -> None:

@@ -11,11 +11,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from varjepa.cli.shell import console, positive
+from varjepa.cli.shell import console, one_of, positive
 from varjepa.cli.tables import Device, Model, RawText
 from varjepa.errors import InputError, Interrupted
 from varjepa.estimators.embedder import Embedder
 from varjepa.files import make_folder
+from varjepa.models.var_t_jepa.scoring import KINDS
 from varjepa.scale import Run, embed_to_file, embed_to_folder
 from varjepa.tables import check_extension
 from varjepa.tables.streaming import StreamedTable, find_tables
@@ -31,6 +32,9 @@ def embed(
         Path,
         typer.Option(help="A file; or a folder for part files, which a killed run continues."),
     ],
+    uncertainty: Annotated[
+        str, typer.Option(help="predictive, surprise, nll; or posterior, the paper's and fastest.")
+    ] = "predictive",
     per_column: Annotated[bool, typer.Option(help="Also one uncertainty per column.")] = False,
     keep: Annotated[
         list[str] | None, typer.Option(help="A column to copy into the output, such as an id.")
@@ -52,7 +56,8 @@ def embed(
         check_extension(out)
     if is_file and part is not None:
         raise InputError(f"--part-rows is for a folder of parts, and {out} is one file")
-    embedder = Embedder(str(model), per_column, tuple(dict.fromkeys(keep or ())), device)
+    kind = one_of("--uncertainty", uncertainty, KINDS)
+    embedder = Embedder(str(model), per_column, tuple(dict.fromkeys(keep or ())), device, kind)
     embedder.open()
     tables = find_tables(table)
     with _row_bar() as on_rows:

@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -21,6 +21,8 @@ from varjepa.networks.row_slices import keep_freed_memory
 from varjepa.training.distributed import place_from_torchrun
 
 UsageError: Any = typer.BadParameter.__base__  # Typer may bring its own copy of Click
+
+Word = TypeVar("Word", bound=str)
 
 WRONG_INPUT = 2
 INTERRUPTED = 130  # what shells report after Ctrl-C
@@ -135,6 +137,14 @@ def seed_number(value: int) -> int:
     if not 0 <= value < 2**32:
         raise InputError(f"--seed must be between 0 and 4294967295, not {value}")
     return value
+
+
+def one_of(option: str, word: str, known: tuple[Word, ...]) -> Word:
+    """An option that takes one of a few words."""
+    for one in known:
+        if word == one:
+            return one
+    raise InputError(f"{option} {word!r} is not one of {', '.join(known)}")
 
 
 def positive(option: str, value: int) -> int:

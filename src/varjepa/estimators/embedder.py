@@ -24,6 +24,7 @@ from varjepa.estimators.parameters import pick_device
 from varjepa.estimators.var_t_jepa import VarTJEPA
 from varjepa.model_folder import ModelFileError
 from varjepa.models.rows import block_size
+from varjepa.models.var_t_jepa.scoring import Kind
 from varjepa.tables import read_table
 from varjepa.tables.arrow_types import value_type
 from varjepa.tables.quoting import listed
@@ -55,6 +56,9 @@ class Embedder:
     device: str = "auto"
     """auto, cpu or cuda."""
 
+    uncertainty: Kind = "predictive"
+    """Which one; "posterior", the paper's, costs nothing beside the embedding itself."""
+
     manifest: str | None = None
     """SHA-256 of the model's manifest, where only that very model will do; see :meth:`pinned`."""
 
@@ -84,11 +88,11 @@ class Embedder:
         with opened.lock, warnings.catch_warnings():
             if opened.by_position:  # the user knows: that is how the model was fitted
                 warnings.filterwarnings("ignore", "X has feature names", UserWarning)
-            embedding = opened.estimator.embed(rows)
-        flat = embedding.mean.reshape(len(embedding.mean), -1)
-        columns = [*np.ascontiguousarray(flat.T), embedding.uncertainty()]  # one copy, not many
+            mean, per_row, cells = opened.estimator.embed_and_judge(rows, self.uncertainty)
+        flat = mean.reshape(len(mean), -1)
+        columns = [*np.ascontiguousarray(flat.T), per_row]  # one copy, not many
         if self.per_column:
-            columns += [*embedding.per_column().T]
+            columns += [*np.ascontiguousarray(cells.T)]
         kept = [undictionary(table[name]) for name in self.keep]
         return pa.table([*kept, *map(pa.array, columns)], schema=schema)
 

@@ -295,6 +295,28 @@ class VarTJEPA(TableEstimator):
 
         return self._blockwise(X, score)
 
+    def embed_and_judge(
+        self, X: Any, kind: Kind = "predictive"
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+        """Embeddings and uncertainties in one pass over the rows.
+
+        Shape: means ``(n, features, d)``, one uncertainty per row ``(n,)`` and one per feature
+        ``(n, features)``, as :meth:`embed` and :meth:`uncertainty` give them apart.
+        """
+        one_of("kind", kind, KINDS)
+        features = len(self.codec_.features)
+
+        def both(model: VarTJepa, rows: Rows) -> Tensor:
+            q = embed_rows(model, rows)
+            scores = score_rows(model, rows, (kind,), self.seed_, q)[kind]
+            per_row = scores.per_row(usual_aggregate(kind)).unsqueeze(1)
+            return torch.cat([q.mean.flatten(1), per_row, scores.per_column()], dim=1)
+
+        flat, per_row, per_column = np.split(
+            self._blockwise(X, both), [features * self.d, features * self.d + 1], axis=1
+        )
+        return flat.reshape(len(flat), features, self.d), per_row[:, 0], per_column
+
     def score_samples(self, X: Any, terms: bool = False) -> Any:
         """Minus the objective of each row, latents at their means: higher is more typical.
 

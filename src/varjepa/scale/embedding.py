@@ -102,7 +102,14 @@ def embed_to_folder(
     size = batch_rows or default_batch_rows(embedder)
     wanted = part_rows or size * max(1, PART_BYTES // embedder.row_bytes() // size)
     inputs = plan_inputs(tables)
-    plan = Plan(embedder.manifest, embedder.per_column, embedder.keep, wanted, inputs)
+    plan = Plan(
+        embedder.manifest,
+        embedder.uncertainty,
+        embedder.per_column,
+        embedder.keep,
+        wanted,
+        inputs,
+    )
     make_folder(out)
     remarks = extra
     with only_writer(out):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,8 @@ class Plan:
 
     model: str
     """SHA-256 of the model's manifest."""
+
+    uncertainty: str
 
     per_column: bool
 
@@ -113,7 +115,7 @@ def keep_plan(folder: Path, plan: Plan, may_choose_rows: bool) -> Plan:
         return plan
     begun = _read(path)
     if may_choose_rows:
-        plan = Plan(plan.model, plan.per_column, plan.keep, begun.part_rows, plan.inputs)
+        plan = replace(plan, part_rows=begun.part_rows)
     if begun != plan:
         raise InputError(f"{folder} was begun {_difference(begun, plan)}; choose another --out")
     return plan
@@ -155,7 +157,7 @@ def _difference(begun: Plan, plan: Plan) -> str:
     """What is not as it was, with the words that follow "was begun"."""
     if begun.model != plan.model:
         return "with another model"
-    for option in ("per_column", "keep", "part_rows"):
+    for option in ("uncertainty", "per_column", "keep", "part_rows"):
         if getattr(begun, option) != getattr(plan, option):
             return f"with another --{option.replace('_', '-')}"
     before, now = ({one.name: one for one in p.inputs} for p in (begun, plan))

@@ -82,12 +82,20 @@ class Scores:
 
 @torch.no_grad()
 def score_rows(
-    model: VarTJepa, rows: Rows, kinds: Sequence[Kind], seed: int
+    model: VarTJepa,
+    rows: Rows,
+    kinds: Sequence[Kind],
+    seed: int,
+    posterior: DiagonalGaussian | None = None,
 ) -> dict[Kind, Scores]:
-    """Score every feature of every row; several kinds share their predictions."""
+    """Score every feature of every row; several kinds share their predictions.
+
+    ``posterior``: what :func:`embed_rows` says of these rows, where somebody has asked it already.
+    """
     features, device = model.shape.features, rows.num.device
     everything = torch.ones(len(rows), features, dtype=torch.bool, device=device)
-    posterior = None if {"predictive", "nll"}.issuperset(kinds) else embed_rows(model, rows)
+    if posterior is None and not {"predictive", "nll"}.issuperset(kinds):
+        posterior = embed_rows(model, rows)
 
     def judge(kind: Kind, r: DiagonalGaussian) -> Tensor:
         if kind == "predictive":

@@ -258,7 +258,7 @@ def test_a_folder_that_goes_away(
 def test_orphans_of_a_killed_save_go(table: Path, tmp_path: Path) -> None:
     out = tmp_path / "model"
     (out / "checkpoints").mkdir(parents=True)
-    orphans = [out / ".config.json.x1.tmp", out / "checkpoints" / ".3.json.x2.tmp"]
+    orphans = [out / ".config.json.x1_45678.tmp", out / "checkpoints" / ".3.json.x2_45678.tmp"]
     for path in orphans:
         path.write_bytes(b"half")
     assert fit(table, out, "--resume") == 0

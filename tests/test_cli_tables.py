@@ -141,8 +141,18 @@ def test_demo_runs_start_to_finish(tmp_path: Path, capsys: Captured) -> None:
 
 def test_a_table_without_rows(model: Path, tmp_path: Path, capsys: Captured) -> None:
     (tmp_path / "empty.csv").write_text("size,zip,colour\n")
-    code = run("embed", model, tmp_path / "empty.csv", "--out", tmp_path / "e.csv")
-    assert_refused(capsys, code, "no rows")
+    for verb in ("embed", "impute", "sample", "score"):
+        code = run(verb, model, tmp_path / "empty.csv", "--out", tmp_path / "e.csv")
+        assert_refused(capsys, code, "empty.csv has no rows")
+
+
+def test_more_rows_than_memory_holds(model: Path, tmp_path: Path, capsys: Captured) -> None:
+    code = run("sample", model, "--out", tmp_path / "s.csv", "--rows", 10**14)
+    assert_refused(capsys, code, "not enough memory")
+
+
+def test_an_empty_argument_is_not_the_current_folder(table: Path, capsys: Captured) -> None:
+    assert_refused(capsys, run("fit", table, "--out", ""), "an argument is empty")
 
 
 def test_options_may_stand_before_the_table(table: Path, tmp_path: Path) -> None:

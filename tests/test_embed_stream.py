@@ -190,11 +190,13 @@ def kill_after(
 ) -> None:
     """SIGKILL as soon as enough has happened, which must not take longer than ``limit`` seconds."""
     end = time.monotonic() + limit
-    while not enough():
-        assert process.poll() is None, "ended before it could be killed"
-        assert time.monotonic() < end
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
+    try:
+        while not enough():
+            assert process.poll() is None, "ended before it could be killed"
+            assert time.monotonic() < end
+            time.sleep(0.005)
+    finally:
+        process.kill()
     assert process.wait() == -signal.SIGKILL
 
 
@@ -213,7 +215,7 @@ def test_a_killed_run_continues(
     kill_after(start_command(*arguments), lambda: (out / "part-00002.parquet").exists())
     finished = {path: identity(path) for path in sorted(out.glob("part-*.parquet"))}
     assert 3 <= len(finished) < 27
-    (out / ".part-00004.parquet.abc.tmp").write_bytes(b"half")  # also where the kill left none
+    (out / ".part-00004.parquet.abc_4567.tmp").write_bytes(b"half")  # also where the kill left none
     assert run(*arguments) == 0
     assert "of them from before" in capsys.readouterr().out
     assert {path: identity(path) for path in finished} == finished
@@ -569,7 +571,8 @@ def test_ten_million_rows(
     one, ten = (write_large(tmp_path / f"{n}.parquet", n) for n in (count // 10, count))
     (small,) = measure(model, tmp_path / "small", one, threads=2)
     out = tmp_path / "large" / "0"
-    killed = start_command("embed", model, ten, "--out", out, "--keep", "id")
+    options = ["--keep", "id", "--part-rows", count // 20]
+    killed = start_command("embed", model, ten, "--out", out, *options)
     kill_after(killed, lambda: (out / "part-00001.parquet").exists(), limit=600)
     finished = {path: identity(path) for path in out.glob("part-*.parquet")}
     (large,) = measure(model, tmp_path / "large", ten, threads=2)
@@ -613,3 +616,23 @@ def test_any_uncertainty_can_be_asked_for(
     for j, feature in enumerate(loaded.codec_.features):
         np.testing.assert_array_equal(found[f"uncertainty:{feature.name}"], cells[:, j])
     np.testing.assert_array_equal(found["size_0"], loaded.embed(features).mean[:, 0, 0])
+
+
+def test_parts_of_one_name_are_refused(
+    model: Path, table: pa.Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    write(table.slice(0, 10), source / "a.csv")
+    write(table.slice(10, 20), source / "a.csv.parquet")
+    code = run("embed", model, f"{source}/*", "--out", tmp_path / "out", "--keep", "id")
+    assert_refused(capsys, code, "would be one file")
+
+
+def test_an_output_inside_the_input_is_no_input(
+    model: Path, table: pa.Table, tmp_path: Path
+) -> None:
+    write(table.slice(0, 30), tmp_path / "a.parquet")
+    for _ in range(2):  # the second time the parts are there
+        assert run("embed", model, tmp_path, "--out", tmp_path / "out", "--keep", "id") == 0
+    assert read_parts(tmp_path / "out")["id"].to_pylist() == table["id"].to_pylist()[:30]

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from varjepa.errors import InputError
-from varjepa.files import make_folder, read_json, write_json, write_text
+from varjepa.files import (
+    make_folder,
+    read_json,
+    remove_temporaries,
+    replacing,
+    write_json,
+    write_text,
+)
 
 
 def test_rows_round_trip_one_a_line(tmp_path: Path) -> None:
@@ -61,3 +68,11 @@ def test_not_json_is_named(tmp_path: Path, content: bytes) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot read"):
         read_json(tmp_path / "none.json")
+
+
+def test_only_our_own_temporaries_are_removed(tmp_path: Path) -> None:
+    with replacing(tmp_path / "a.json") as ours:
+        (tmp_path / ours.name.replace("a.json", "b.json")).touch()  # as a killed process leaves it
+        (tmp_path / ".mine.tmp").touch()
+    remove_temporaries(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"a.json", ".mine.tmp"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from varjepa.errors import InputError
+
+_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp", re.DOTALL)
+"""How :func:`replacing` calls its files: the middle is what mkstemp makes up."""
 
 
 def make_folder(folder: Path) -> None:
@@ -63,7 +67,8 @@ def replacing(path: Path) -> Iterator[Path]:
 def remove_temporaries(folder: Path) -> None:
     """Remove what :func:`replacing` left behind where its process was killed."""
     for path in folder.glob(".*.tmp"):
-        path.unlink(missing_ok=True)
+        if _TEMPORARY.fullmatch(path.name):  # the folder may be the user's own
+            path.unlink(missing_ok=True)
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -353,3 +353,15 @@ def test_wrong_questions_are_named(model: VarTJEPA) -> None:
     ):
         with pytest.raises(InputError):
             ask()
+
+
+def test_all_uncertainties_in_one_pass_are_those_of_each(model: VarTJEPA) -> None:
+    X = frame()
+    together = model.uncertainties(X)
+    assert tuple(together) == KINDS
+    for kind, values in together.items():
+        np.testing.assert_array_equal(values, model.uncertainty(X, kind))
+    mean, per_row, per_column = model.embed_and_judge(X, "nll")
+    np.testing.assert_array_equal(mean, model.embed(X).mean)
+    np.testing.assert_array_equal(per_row, model.uncertainty(X, "nll"))
+    np.testing.assert_array_equal(per_column, model.uncertainty(X, "nll", per_column=True))

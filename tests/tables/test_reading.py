@@ -17,6 +17,7 @@ from __future__ import annotations
 import datetime as dt
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,11 @@ def test_mixed_scalars_become_canonical_text() -> None:
     mixed = pd.Series([1, "a", None, np.nan, pd.NA, 2.0, 1.5e-7, True, np.int8(4)], dtype=object)
     texts = ["1", "a", None, None, None, "2", "1.5e-7", "true", "4"]
     assert read_table(pd.DataFrame({"m": mixed}))["m"].to_pylist() == texts
+
+
+def test_no_decimal_nan_is_a_number() -> None:
+    mixed = np.array(["a", 1.5, Decimal("NaN"), Decimal("sNaN")], dtype=object)
+    assert read_table({"x": mixed})["x"].to_pylist() == ["a", "1.5", None, None]
 
 
 def test_integers_beyond_64_bits() -> None:

@@ -39,7 +39,12 @@ from varjepa.models.rows import Rows
 from varjepa.models.t_jepa import TJepa, TJepaSettings
 from varjepa.randomness import seeded_weights
 from varjepa.training.capture import PaddedStepper
-from varjepa.training.checkpoint import Checkpoints, checkpointing, whole_checkpoints
+from varjepa.training.checkpoint import (
+    Checkpoints,
+    checkpointing,
+    remove_checkpoints,
+    whole_checkpoints,
+)
 from varjepa.training.objectives import Objective, TJepaObjective, VarTJepaObjective
 from varjepa.training.selection import HeldOutObjective, Selection
 from varjepa.training.settings import TrainingSettings
@@ -235,7 +240,7 @@ def test_nothing_but_damage_is_said(tmp_path: Path, stopped: Path) -> None:
 
 def test_orphans_go_at_the_next_start(tmp_path: Path, stopped: Path) -> None:
     shutil.copytree(stopped, tmp_path, dirs_exist_ok=True)
-    for name in (".10.json.abc.tmp", "10.json", "10.safetensors"):
+    for name in (".10.json.abc_4567.tmp", "10.json", "10.safetensors"):
         (tmp_path / name).write_bytes(b"half a checkp")
     (tmp_path / "mine.json").write_bytes(b"{}")
     with checkpointing(tmp_path, 0.0, resume=True):
@@ -457,3 +462,20 @@ def test_ignored_signals_stay_ignored() -> None:
             assert signals.waiting is None
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_only_checkpoints_are_removed(tmp_path: Path) -> None:
+    run(tmp_path, every=0)
+    (tmp_path / "9.safetensors").write_bytes(b"half")  # of a save that was killed
+    (tmp_path / "precious.pt").write_bytes(b"mine")
+    (tmp_path / "set-aside").mkdir()
+    (tmp_path / "set-aside" / "1.json").write_text("{}")
+    remove_checkpoints(tmp_path)
+    left = sorted(p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file())
+    assert left == ["precious.pt", "set-aside/1.json"]
+    (tmp_path / "precious.pt").unlink()
+    (tmp_path / "set-aside" / "1.json").unlink()
+    (tmp_path / "set-aside").rmdir()
+    remove_checkpoints(tmp_path)
+    assert not tmp_path.exists()
+    remove_checkpoints(tmp_path)  # nothing there is nothing to do

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from varjepa.cli.fit import parse_kind
 from varjepa.cli.shell import console, positive, seed_number
-from varjepa.cli.tables import Device, Seed, Table
+from varjepa.cli.tables import Device, Seed, Table, rows_of
 from varjepa.downstream import PREDICTORS
 from varjepa.errors import InputError, Interrupted
 from varjepa.evaluate import EvaluateSettings, run_evaluation
@@ -21,7 +21,6 @@ from varjepa.evaluate.tables import main_tables
 from varjepa.report.page import write_page
 from varjepa.report.parts import ResultTable
 from varjepa.report.simulation import check_can_draw
-from varjepa.tables import read_table
 
 
 def evaluate(
@@ -79,7 +78,7 @@ def evaluate(
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file, not a folder")
     try:
-        found = run_evaluation(read_table(table), table.name, out, settings, say=_say, verbose=True)
+        found = run_evaluation(rows_of(table), table.name, out, settings, say=_say, verbose=True)
     except KeyboardInterrupt as stop:
         raise Interrupted(
             f"interrupted; finished parts are in {out}, and the same command goes on from there"

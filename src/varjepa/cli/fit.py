@@ -10,7 +10,7 @@ import pyarrow as pa
 import typer
 from numpy.typing import NDArray
 
-from varjepa.cli.shell import console, positive, seed_number
+from varjepa.cli.shell import console, one_of, positive, seed_number
 from varjepa.cli.tables import Device, Seed, Table
 from varjepa.errors import InputError, Interrupted
 from varjepa.estimators import VarTJEPA
@@ -49,8 +49,7 @@ def fit(
     """Learn from an unlabelled table."""
     start = time.perf_counter()
     kinds = dict(parse_kind(word) for word in kind or [])
-    if compile_steps not in ("on", "off"):
-        raise InputError(f"--compile must be on or off, not {compile_steps!r}")
+    one_of("--compile", compile_steps, ("on", "off"))
     checkpoints = out / "checkpoints"
     model = VarTJEPA(
         epochs="auto" if epochs is None else positive("--epochs", epochs),

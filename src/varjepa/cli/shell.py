@@ -71,7 +71,7 @@ def run(app: typer.Typer, arguments: list[str] | None) -> None:
 
 def _exit_code(app: typer.Typer, arguments: list[str] | None) -> int:
     try:
-        refuse_undecodable(sys.argv[1:] if arguments is None else arguments)
+        refuse_unusable(sys.argv[1:] if arguments is None else arguments)
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             code = app(args=arguments, standalone_mode=False)
@@ -83,6 +83,8 @@ def _exit_code(app: typer.Typer, arguments: list[str] | None) -> int:
         code = complain(error.format_message())
     except OSError as error:  # a full disk, a file that went away
         code = complain(f"{error.filename or 'the system'}: {error.strerror or error}")
+    except MemoryError as error:  # Arrow's too
+        code = complain(f"there is not enough memory for this: {error or 'the table is too large'}")
     except Interrupted as stop:
         complain(str(stop))
         code = INTERRUPTED
@@ -125,9 +127,14 @@ def leads_elsewhere() -> bool:
     return place is not None and place.rank > 0
 
 
-def refuse_undecodable(words: list[str]) -> None:
-    """Arrow opens no file whose name is not UTF-8, and no table has such a column."""
+def refuse_unusable(words: list[str]) -> None:
+    """Nothing is called "", which as a path would be the folder one happens to be in.
+
+    Arrow opens no file whose name is not UTF-8, and no table has such a column.
+    """
     for word in words:
+        if not word:
+            raise InputError("an argument is empty; is a variable not set?")
         if not word.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in word):
             raise InputError(f"the argument {word} is not UTF-8 text")
 

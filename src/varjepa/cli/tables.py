@@ -14,7 +14,6 @@ from varjepa.demo import DemoSettings, run_demo
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.files import make_folder
-from varjepa.models.var_t_jepa.scoring import KINDS
 from varjepa.tables import check_extension, read_table, write_table
 
 Model = Annotated[Path, typer.Argument(help="A model folder that `varjepa fit` wrote.")]
@@ -39,7 +38,7 @@ def impute(
     """Fill missing cells; with several samples the draws stand below each other."""
     estimator = opened(model, device, out)
     count = positive("--samples", samples)
-    rows = read_table(table)
+    rows = rows_of(table)
     if count > 1 and "draw" in rows.column_names:
         raise InputError("the table has a column 'draw', the name that numbers the samples")
     filled = estimator.impute(rows, n_samples=count, random_state=seed_number(seed))
@@ -65,7 +64,7 @@ def sample(
 ) -> None:
     """Draw new rows."""
     estimator = opened(model, device, out)
-    fixed = None if given is None else read_table(given)
+    fixed = None if given is None else rows_of(given)
     count = rows if rows is not None else 100 if fixed is None else fixed.num_rows
     drawn = estimator.sample(positive("--rows", count), given=fixed, random_state=seed_number(seed))
     written(read_table(drawn), out, raw_text)
@@ -76,10 +75,11 @@ def score(
 ) -> None:
     """Per row: the objective, its five terms, and every kind of uncertainty."""
     estimator = opened(model, device, out)
-    rows = read_table(table)
+    rows = rows_of(table)
     terms = estimator.score_samples(rows, terms=True)
     columns = {"score": estimator.score_samples(rows), **terms}
-    columns |= {f"uncertainty_{kind}": estimator.uncertainty(rows, kind) for kind in KINDS}
+    unsure = estimator.uncertainties(rows)
+    columns |= {f"uncertainty_{kind}": values for kind, values in unsure.items()}
     written(as_table(columns), out, raw_text)
 
 
@@ -111,6 +111,14 @@ def opened(folder: Path, device: str, out: Path) -> VarTJEPA:
     make_folder(out.parent)
     estimator = VarTJEPA.load(folder)
     return estimator.set_params(device=device)
+
+
+def rows_of(path: Path) -> pa.Table:
+    """A table that has rows: without any, the sentence names the file."""
+    table = read_table(path)
+    if table.num_columns and not table.num_rows:
+        raise InputError(f"{path} has no rows")
+    return table
 
 
 def written(table: pa.Table, out: Path, raw_text: bool) -> None:

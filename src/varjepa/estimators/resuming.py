@@ -14,6 +14,7 @@ from torch import Tensor
 
 from varjepa.errors import InputError
 from varjepa.estimators.json_parameters import plain
+from varjepa.estimators.parameters import OF_THE_RUN
 from varjepa.models.rows import Rows
 from varjepa.tables import TableCodec
 from varjepa.tables.quoting import listed
@@ -29,10 +30,7 @@ from varjepa.training.selection import FilteredProbe, Selection
 if TYPE_CHECKING:
     from varjepa.estimators.base import TableEstimator
 
-IRRELEVANT = {
-    "capture", "checkpoint_dir", "checkpoint_every", "device", "log_dir", "output", "random_state",
-    "resume", "tensorboard", "verbose",
-}  # fmt: skip
+IRRELEVANT = {*OF_THE_RUN, "output", "random_state"}
 """Parameters that change no weight, or that are in an identity as what became of them."""
 
 

@@ -67,6 +67,7 @@ class Embedding:
 
         ``VarTJEPA.uncertainty`` has others, and by default one that ranks rows more reliably.
         """
+        one_of("aggregate", aggregate, AGGREGATES)
         flat = self.std.reshape(len(self.std), -1)
         if aggregate == "q90":
             return np.quantile(flat, 0.9, axis=1).astype(np.float32)
@@ -294,6 +295,15 @@ class VarTJEPA(TableEstimator):
             return scores.per_column() if per_column else scores.per_row(over)
 
         return self._blockwise(X, score)
+
+    def uncertainties(self, X: Any) -> dict[Kind, NDArray[np.float32]]:
+        """Every kind of :meth:`uncertainty` of each row, in one pass.  # (n,) each"""
+
+        def score(model: VarTJepa, rows: Rows) -> Tensor:
+            found = score_rows(model, rows, KINDS, self.seed_)
+            return torch.stack([found[k].per_row(usual_aggregate(k)) for k in KINDS], dim=1)
+
+        return dict(zip(KINDS, self._blockwise(X, score).T, strict=True))
 
     def embed_and_judge(
         self, X: Any, kind: Kind = "predictive"

@@ -94,7 +94,7 @@ def latent_scores(model: VarTJEPA, table: pa.Table, kept: Kept) -> dict[str, NDA
 
     def compute() -> dict[str, NDArray[Any]]:
         with remarks_said_already():
-            return {kind: model.uncertainty(table, kind) for kind in KINDS}
+            return {**model.uncertainties(table)}
 
     arrays = kept.arrays("latent-uncertainty", compute)
     return {kind: arrays[kind].astype(np.float64) for kind in KINDS}  # a file has its own order

@@ -33,7 +33,6 @@ from varjepa.evaluation.likeness import likeness, shuffle_columns
 from varjepa.evaluation.selective import accuracy_at
 from varjepa.experiments.results import Layout, ResultFile, Row, plain
 from varjepa.files import make_folder, only_writer
-from varjepa.models.var_t_jepa.scoring import KINDS
 
 SELECTIONS = ("held-out objective", "filtered accuracy")
 
@@ -138,8 +137,7 @@ def selective(
     correct = predictions.labels() == data.label[split.test]  # (R, n)
     test = data.table.take(split.test)
     by_kind: dict[str, Any] = {}
-    for kind in KINDS:
-        unsure = model.uncertainty(test, kind)
+    for kind, unsure in model.uncertainties(test).items():
         by_kind[kind] = {
             f"{coverage:.0%}": _digits(np.mean([accuracy_at(c, unsure, coverage) for c in correct]))
             for coverage in COVERAGES

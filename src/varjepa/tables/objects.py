@@ -58,7 +58,11 @@ def _mixed_text(values: NDArray[Any]) -> pa.Array:
         None if _is_missing(v) else str(v).lower() if isinstance(v, bool | np.bool_) else str(v)
         for v in values
     ]
-    floats = [i for i, v in enumerate(values) if isinstance(v, float | np.floating | Decimal)]
+    floats = [
+        i
+        for i, v in enumerate(values)
+        if isinstance(v, float | np.floating | Decimal) and not _is_missing(v)
+    ]
     numbers = pa.array([float(values[i]) for i in floats], pa.float64())
     canonical = as_text(pa.chunked_array([numbers]))
     for i, text in zip(floats, canonical.to_pylist(), strict=True):

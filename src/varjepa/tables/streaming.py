@@ -72,8 +72,13 @@ class StreamedTable:
         return _arrow_batches(self.path, columns, start)
 
 
-def find_tables(source: str | os.PathLike[str]) -> list[StreamedTable]:
-    """The files of a source, in the order of their names."""
+def find_tables(
+    source: str | os.PathLike[str], apart_from: Path | None = None
+) -> list[StreamedTable]:
+    """The files of a source, in the order of their names.
+
+    ``apart_from``: a folder that is written to, whose files are no input wherever it lies.
+    """
     text = os.fspath(source)
     path = Path(text)
     if path.is_dir():
@@ -88,6 +93,11 @@ def find_tables(source: str | os.PathLike[str]) -> list[StreamedTable]:
             raise InputError(f"no file is called {text}")
     else:
         found = [(Path(path.name), path)]
+    if apart_from is not None:
+        ours = apart_from.resolve()
+        found = [(name, path) for name, path in found if ours not in path.resolve().parents]
+        if not found:
+            raise InputError(f"{text} holds no file but those of {apart_from}, the output")
     return [inspect_table(path, name.as_posix()) for name, path in found]
 
 

@@ -9,11 +9,11 @@ start.
 from __future__ import annotations
 
 import hashlib
-import shutil
+import re
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -39,6 +39,7 @@ LARGEST_SHARE = 0.01
 
 _MANIFEST = ".manifest.json"
 _SET_ASIDE = "set-aside"
+_OURS = re.compile(r"[0-9]+(\.manifest)?\.json|[0-9]+\.safetensors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +172,18 @@ def whole_checkpoints(folder: Path) -> list[int]:
 
 
 def remove_checkpoints(folder: Path) -> None:
-    """Remove the folder: what was learned is safe elsewhere."""
+    """Remove a training's checkpoints, for what was learned is safe elsewhere; nothing else.
+
+    The folder goes too if it is empty then. Files of the user's stay, and so does what was set
+    aside: a warning has said where it lies.
+    """
     for number in whole_checkpoints(folder):
         _remove(folder, number)
-    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        for path in folder.iterdir():  # of a save that was interrupted
+            if _OURS.fullmatch(path.name):
+                path.unlink()
+        folder.rmdir()
 
 
 def _set_aside(checkpoints: Checkpoints) -> None:
@@ -192,11 +201,11 @@ def _set_aside(checkpoints: Checkpoints) -> None:
             _remove(folder, number)
         return
     aside = folder / _SET_ASIDE
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir()
-    for number in numbers:
-        for path in folder.glob(f"{number}.*"):
-            path.rename(aside / path.name)
+    aside.mkdir(exist_ok=True)
+    remove_checkpoints(aside)  # of the time before
+    aside.mkdir(exist_ok=True)
+    for path in [path for path in folder.iterdir() if _OURS.fullmatch(path.name)]:
+        path.rename(aside / path.name)
     warnings.warn(
         f"{folder} held checkpoints of a training that was not finished; this one starts over, "
         f"and they lie in {aside} (resume would have gone on)",

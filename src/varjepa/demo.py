@@ -114,7 +114,7 @@ def run_demo(folder: Path, settings: DemoSettings, say: Say) -> Path:
 
     test = table.take(split.test)
     accuracies, correct = judge(model, table, label, split)
-    unsure: dict[str, NDArray[np.float32]] = {**model.uncertainties(test)}
+    unsure: dict[str, NDArray[np.float32]] = model.uncertainties(test)
     tables = [
         accuracies,
         selective_table(correct, unsure),

@@ -17,7 +17,8 @@ from varjepa.errors import InputError, Interrupted
 from varjepa.estimators.embedder import Embedder
 from varjepa.files import make_folder
 from varjepa.models.var_t_jepa.scoring import KINDS
-from varjepa.scale import Run, embed_to_file, embed_to_folder
+from varjepa.scale import Engine, Run, embed_to_file, embed_to_folder, this_process
+from varjepa.scale.ray_engine import ray_engine
 from varjepa.tables import check_extension
 from varjepa.tables.streaming import StreamedTable, find_tables
 
@@ -47,6 +48,12 @@ def embed(
         int | None, typer.Option(help="Rows of a part file. Default: about 256 MB.")
     ] = None,
     raw_text: RawText = False,
+    engine: Annotated[
+        str, typer.Option(help="Who computes: local, this process; or ray, a cluster.")
+    ] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="Of a Ray cluster. Default: the processors of this machine.")
+    ] = None,
 ) -> None:
     """Posterior means of every row, with its uncertainty; memory does not grow with the rows."""
     batch = None if batch_rows is None else positive("--batch-rows", batch_rows)
@@ -56,18 +63,29 @@ def embed(
         check_extension(out)
     if is_file and part is not None:
         raise InputError(f"--part-rows is for a folder of parts, and {out} is one file")
+    compute = _engine(engine, address, out if is_file else None)
     kind = one_of("--uncertainty", uncertainty, KINDS)
     embedder = Embedder(str(model), per_column, tuple(dict.fromkeys(keep or ())), device, kind)
     embedder.open()
-    tables = find_tables(table)
+    tables = find_tables(table, apart_from=None if is_file else out)
     with _row_bar() as on_rows:
         if is_file:
             make_folder(out.parent)
             run = embed_to_file(embedder, tables, out, batch, raw_text, on_rows)
         else:
-            run = _into_folder(embedder, tables, out, batch, part, on_rows)
+            run = _into_folder(embedder, tables, out, batch, part, on_rows, compute)
     run.remarks.warn(stacklevel=1)
     console.print(_sentence(run, out), soft_wrap=True)
+
+
+def _engine(name: str, address: str | None, file: Path | None) -> Engine:
+    if one_of("--engine", name, ("local", "ray")) == "local":
+        if address is not None:
+            raise InputError("--address is for --engine ray")
+        return this_process
+    if file is not None:
+        raise InputError(f"--engine ray writes a folder of parts, and {file} is one file")
+    return ray_engine(address)
 
 
 def _into_folder(
@@ -77,9 +95,10 @@ def _into_folder(
     batch: int | None,
     part: int | None,
     on_rows: Callable[[int, int], None],
+    compute: Engine,
 ) -> Run:
     try:
-        return embed_to_folder(embedder, tables, out, batch, part, on_rows)
+        return embed_to_folder(embedder, tables, out, batch, part, on_rows, compute)
     except KeyboardInterrupt as stop:
         raise Interrupted(f"interrupted; the same command goes on with {out}") from stop
 

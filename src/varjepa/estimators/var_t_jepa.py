@@ -296,14 +296,15 @@ class VarTJEPA(TableEstimator):
 
         return self._blockwise(X, score)
 
-    def uncertainties(self, X: Any) -> dict[Kind, NDArray[np.float32]]:
+    def uncertainties(self, X: Any) -> dict[str, NDArray[np.float32]]:
         """Every kind of :meth:`uncertainty` of each row, in one pass.  # (n,) each"""
 
         def score(model: VarTJepa, rows: Rows) -> Tensor:
             found = score_rows(model, rows, KINDS, self.seed_)
             return torch.stack([found[k].per_row(usual_aggregate(k)) for k in KINDS], dim=1)
 
-        return dict(zip(KINDS, self._blockwise(X, score).T, strict=True))
+        names: tuple[str, ...] = KINDS
+        return dict(zip(names, self._blockwise(X, score).T, strict=True))
 
     def embed_and_judge(
         self, X: Any, kind: Kind = "predictive"

@@ -1,5 +1,5 @@
-"""Tables larger than memory."""
+"""Tables larger than memory, and more machines than one."""
 
-from varjepa.scale.embedding import Run, embed_to_file, embed_to_folder
+from varjepa.scale.embedding import Engine, Run, embed_to_file, embed_to_folder, this_process
 
-__all__ = ["Run", "embed_to_file", "embed_to_folder"]
+__all__ = ["Engine", "Run", "embed_to_file", "embed_to_folder", "this_process"]

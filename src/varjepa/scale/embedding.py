@@ -6,9 +6,10 @@ Into one file, or into a folder of part files that a killed run continues.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow as pa
 from varjepa.errors import InputError
 from varjepa.estimators.embedder import Embedder
 from varjepa.files import make_folder, only_writer, remove_temporaries
-from varjepa.model_folder import ModelFileError
+from varjepa.scale.blocks import Rows, embed_block, naming
 from varjepa.scale.plan import (
     Part,
     Plan,
@@ -27,7 +28,6 @@ from varjepa.scale.plan import (
     read_part,
 )
 from varjepa.tables.appending import Append, appending
-from varjepa.tables.quoting import quoted
 from varjepa.tables.remarks import Remarks, gathering_remarks
 from varjepa.tables.streaming import StreamedTable
 
@@ -42,6 +42,28 @@ MOST_ROWS = 1 << 14
 
 Progress = Callable[[int, int], None]
 """Called with the rows done and all rows."""
+
+Report = Callable[[int, Remarks], None]
+"""Called with rows that were done just now, and what was odd about a part that is finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A folder in the making: what every process that computes parts of it has to know."""
+
+    embedder: Embedder
+
+    tables: tuple[StreamedTable, ...]
+
+    out: Path
+
+    plan: Plan
+
+    batch_rows: int
+
+
+Engine = Callable[[Work, Sequence[Part], Report], None]
+"""Computes parts, in any order and anywhere, so that each is written once and whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +98,36 @@ def embed_to_file(
     done = 0
     with gathering_remarks() as remarks, appending(out, schema, raw_text) as append:
         for table in tables:
-            for block in _Rows(embedder, table, size).take(table.rows):
-                append(_embed(embedder, table, block, schema))
+            for block in Rows(embedder, table, size).take(table.rows):
+                append(embed_block(embedder, table, block, schema))
                 done += len(block)
                 on_rows(done, total)
     remarks.add(extra)
     return Run(done, 0, time.perf_counter() - start, remarks)
+
+
+def this_process(work: Work, missing: Sequence[Part], report: Report) -> None:
+    """The engine that needs nothing else: one part after the other, each file read once."""
+    for number, parts in groupby(missing, key=lambda part: part.number):
+        rows = Rows(work.embedder, work.tables[number], work.batch_rows)
+        for part in parts:
+            _embed_part(work, part, rows, report)
+
+
+def embed_part(work: Work, part: Part) -> None:
+    """Compute and write one part by itself."""
+    rows = Rows(work.embedder, work.tables[part.number], work.batch_rows)
+    _embed_part(work, part, rows, lambda done, found: None)
+
+
+def _embed_part(work: Work, part: Part, rows: Rows, report: Report) -> None:
+    schema = work.embedder.schema(rows.table.schema)
+    rows.go_to(part.start)
+    with gathering_remarks() as found, _writing(work, part, schema, found) as add:
+        for block in rows.take(len(part)):
+            add(embed_block(work.embedder, rows.table, block, schema))
+            report(len(block), Remarks())
+    report(0, found)
 
 
 def embed_to_folder(
@@ -91,10 +137,12 @@ def embed_to_folder(
     batch_rows: int | None = None,
     part_rows: int | None = None,
     on_rows: Progress = lambda done, total: None,
+    engine: Engine = this_process,
 ) -> Run:
     """Embed all rows into part files of a folder; parts that are there are not computed again.
 
-    ``part_rows``: rows of a part at most; by default about a quarter of a gigabyte.
+    ``part_rows``: rows of a part at most; by default about a quarter of a gigabyte. ``engine``: who
+    computes them; by default this process. One engine goes on with what another has begun.
     """
     start = time.perf_counter()
     embedder, total, extra = _checked(embedder, tables)
@@ -114,21 +162,20 @@ def embed_to_folder(
     remarks = extra
     with only_writer(out):
         plan = keep_plan(out, plan, may_choose_rows=part_rows is None)
-        parts = [parts_of(plan, number) for number in range(len(tables))]
-        missing = [[p for p in each if not _is_done(out, plan, p, remarks)] for each in parts]
-        before = done = total - sum(len(part) for each in missing for part in each)
+        parts = [part for number in range(len(tables)) for part in parts_of(plan, number)]
+        missing = [part for part in parts if not _is_done(out, plan, part, remarks)]
+        before = done = total - sum(map(len, missing))
         on_rows(done, total)
-        for table, each in zip(tables, missing, strict=True):
-            rows = _Rows(embedder, table, size)
-            schema = embedder.schema(table.schema)
-            for part in each:
-                rows.go_to(part.start)
-                with gathering_remarks() as found, _writing(out, plan, part, schema, found) as add:
-                    for block in rows.take(len(part)):
-                        add(_embed(embedder, table, block, schema))
-                        done += len(block)
-                        on_rows(done, total)
-                remarks.add(found)
+
+        def report(rows: int, found: Remarks) -> None:
+            nonlocal done
+            done += rows
+            remarks.add(found)
+            on_rows(done, total)
+
+        if missing:
+            work = Work(embedder, tuple(tables), out, plan, size)
+            engine(work, missing, report)
     return Run(done - before, before, time.perf_counter() - start, remarks)
 
 
@@ -139,39 +186,6 @@ def default_batch_rows(embedder: Embedder) -> int:
     return block * max(1, wanted // block)
 
 
-class _Rows:
-    """The rows of one file in order, any number of them at a time, in blocks of bounded size."""
-
-    def __init__(self, embedder: Embedder, table: StreamedTable, size: int) -> None:
-        self.table, self.size = table, size
-        wanted = (*embedder.keep, *embedder.needed(table.schema.names))
-        self.columns = list(dict.fromkeys(wanted))  # a column may be read and kept
-        self.place: int | None = None
-        """of the row that comes next; None: not reading yet"""
-        self.blocks: Iterator[pa.Table] = iter(())
-        self.rest: pa.Table | None = None
-
-    def go_to(self, row: int) -> None:
-        """Continue at a row: at once where the last ones ended there."""
-        if row != self.place:
-            self.place, self.rest = row, None
-            self.blocks = self.table.blocks(self.columns, self.size, row)
-
-    def take(self, count: int) -> Iterator[pa.Table]:
-        """The next ``count`` rows."""
-        if self.place is None:
-            self.go_to(0)
-        while count:
-            block = self.rest if self.rest is not None else next(self.blocks, None)
-            if block is None:
-                raise InputError(f"{self.table.path} has lost rows while it was read")
-            piece, rest = block.slice(0, count), block.slice(count)
-            self.rest = rest if len(rest) else None
-            count -= len(piece)
-            self.place = (self.place or 0) + len(piece)
-            yield piece
-
-
 def _checked(embedder: Embedder, tables: Sequence[StreamedTable]) -> tuple[Embedder, int, Remarks]:
     """An embedder of the model as it is now, the number of rows, and columns of no use.
 
@@ -180,40 +194,13 @@ def _checked(embedder: Embedder, tables: Sequence[StreamedTable]) -> tuple[Embed
     embedder = embedder.pinned()
     remarks = Remarks()
     for table in tables:
-        with _of(table):
+        with naming(table):
             embedder.check(table.schema)
             remarks.add(Remarks(extra=embedder.extra(table.schema.names)))
     total = sum(table.rows for table in tables)
     if not total:
         raise InputError(f"{tables[0].path} has no rows")
     return embedder, total, remarks
-
-
-def _embed(
-    embedder: Embedder, table: StreamedTable, block: pa.Table, schema: pa.Schema
-) -> pa.Table:
-    """A block's embeddings, in the columns and types of the first file."""
-    with _of(table):
-        found = embedder.embed(block)
-        try:
-            return found.cast(schema)
-        except pa.ArrowException as error:
-            kinds = zip(found.schema, schema, strict=True)
-            odd, kind = next((mine.name, first.type) for mine, first in kinds if mine != first)
-            raise InputError(
-                f"column {quoted(odd)} cannot be kept as {kind}, its type in the first file"
-            ) from error
-
-
-@contextmanager
-def _of(table: StreamedTable) -> Iterator[None]:
-    """Errors name the file, which a block does not know."""
-    try:
-        yield
-    except ModelFileError:
-        raise
-    except InputError as error:
-        raise InputError(f"{table.path}: {error}") from error
 
 
 def _is_done(out: Path, plan: Plan, part: Part, remarks: Remarks) -> bool:
@@ -227,8 +214,8 @@ def _is_done(out: Path, plan: Plan, part: Part, remarks: Remarks) -> bool:
 
 
 def _writing(
-    out: Path, plan: Plan, part: Part, schema: pa.Schema, remarks: Remarks
+    work: Work, part: Part, schema: pa.Schema, remarks: Remarks
 ) -> AbstractContextManager[Append]:
-    path = out / part.path
+    path = work.out / part.path
     make_folder(path.parent)
-    return appending(path, schema, describe=lambda: describe_part(plan, remarks))
+    return appending(path, schema, describe=lambda: describe_part(work.plan, remarks))

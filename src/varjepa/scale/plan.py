@@ -73,6 +73,9 @@ class Plan:
 class Part:
     """Consecutive rows of one input, and the file for their embeddings."""
 
+    number: int
+    """Of the input, in the plan's order."""
+
     path: str
     """Within the folder."""
 
@@ -93,11 +96,11 @@ def parts_of(plan: Plan, number: int) -> list[Part]:
     table, size = plan.inputs[number], plan.part_rows
     name = table.name if table.name.endswith(".parquet") else f"{table.name}.parquet"
     if table.rows <= size:
-        return [Part(name, 0, table.rows)]
+        return [Part(number, name, 0, table.rows)]
     folder = "" if len(plan.inputs) == 1 else f"{name}/"
     starts = range(0, table.rows, size)
     return [
-        Part(f"{folder}part-{i:05d}.parquet", start, min(table.rows, start + size))
+        Part(number, f"{folder}part-{i:05d}.parquet", start, min(table.rows, start + size))
         for i, start in enumerate(starts)
     ]
 
@@ -107,6 +110,7 @@ def keep_plan(folder: Path, plan: Plan, may_choose_rows: bool) -> Plan:
 
     ``may_choose_rows``: nobody asked for parts of this size, so those begun with will do.
     """
+    _refuse_clashes(plan)
     path = folder / PLAN_FILE
     if not path.exists():
         if any(not found.name.startswith(".") for found in folder.iterdir()):
@@ -153,6 +157,20 @@ def _read(path: Path) -> Plan:
         raise InputError(f"{path} is not a plan that this version wrote") from error
 
 
+def _refuse_clashes(plan: Plan) -> None:
+    """Two inputs whose parts would have one name: t.csv and t.csv.parquet."""
+    owners: dict[str, str] = {}
+    for number, table in enumerate(plan.inputs):
+        first = parts_of(plan, number)[0].path
+        name = first if len(plan.inputs) == 1 else first.removesuffix("/part-00000.parquet")
+        other = owners.setdefault(name, table.name)
+        if other != table.name:
+            raise InputError(
+                f"the embeddings of {shortened(other)} and {shortened(table.name)} would be one "
+                f"file, {shortened(name)}; give them other names or one --out each"
+            )
+
+
 def _difference(begun: Plan, plan: Plan) -> str:
     """What is not as it was, with the words that follow "was begun"."""
     if begun.model != plan.model:
@@ -161,7 +179,7 @@ def _difference(begun: Plan, plan: Plan) -> str:
         if getattr(begun, option) != getattr(plan, option):
             return f"with another --{option.replace('_', '-')}"
     before, now = ({one.name: one for one in p.inputs} for p in (begun, plan))
-    for name in before.keys() | now.keys():
+    for name in sorted(before.keys() | now.keys()):
         if name not in now or name not in before:
             return f"{'with' if name in before else 'without'} {shortened(name)}"
         if before[name] != now[name]:

@@ -31,8 +31,9 @@ from varjepa.models.rows import Rows, take_rows
 PROMPT = timedelta(seconds=30)
 """Processes in step with each other wait no longer: one has gone, or its machine."""
 
-PATIENT = timedelta(hours=1)
-"""What one does alone, such as reading a table or writing to a slow disk, may take as long."""
+PATIENT = timedelta(minutes=10)
+"""What one does alone, such as reading a table or writing to a slow disk, may take as long. A
+process that has ended is noticed at once all the same."""
 
 
 class LostProcessError(RuntimeError):
@@ -110,28 +111,28 @@ class Team:
             dist.all_reduce(number, how, group=self.prompt)
         return float(number)
 
-    # --- the leader's word; these wait patiently
-
-    def meet(self) -> None:
-        """Wait until everybody is here."""
-        if self.patient is not None:
-            with _losing_nobody():
-                dist.all_reduce(torch.zeros(1), group=self.patient)
-
     def leaders_number(self, value: float) -> float:
         """What the leader says; what others say does not count."""
-        if self.patient is None:
-            return value
+        return value if self.prompt is None else self._leaders(value, self.prompt)
+
+    def _leaders(self, value: float, group: dist.ProcessGroup) -> float:
         number = torch.tensor(value, dtype=torch.float64)
         with _losing_nobody():
-            dist.broadcast(number, 0, group=self.patient)
+            dist.broadcast(number, 0, group=group)
         return float(number)
 
+    # --- after something that takes one process longer than another
+
+    def wait_for_leader(self) -> None:
+        """Others go on when the leader comes here; the leader waits for nobody."""
+        if self.patient is not None:
+            self._leaders(0.0, self.patient)
+
     def leaders_bytes(self, content: bytes) -> bytes:
-        """The same of a message."""
+        """The leader's message."""
         if self.patient is None:
             return content
-        length = int(self.leaders_number(len(content)))
+        length = int(self._leaders(len(content), self.patient))
         if not length:
             return b""
         message = _as_tensor(content) if self.leads else torch.zeros(length, dtype=torch.uint8)

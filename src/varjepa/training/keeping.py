@@ -31,7 +31,7 @@ class Keeper:
         """Write a checkpoint of this very step; no process goes on, or ends, before it is there."""
         if self.team.leads:
             self._write(finished)
-        self.team.meet()
+        self.team.wait_for_leader()
 
     def _write(self, finished: bool = False) -> None:
         tensors = {f"best.{name}": weight for name, weight in self.state.best.items()}
@@ -68,13 +68,15 @@ class Keeper:
             )
 
     def after_step(self) -> None:
-        """Save where it is time to, or a signal waits for it."""
+        """Save where it is time to, or a signal waits for it: on all processes or on none."""
         due = self.team.leads and self.checkpoints.is_due()
         wish = self.team.highest(self.signals.waiting or (SAVE if due else 0))
-        if wish:
-            self.save()
         if wish > SAVE:
+            self.signals.waiting = None  # a second one waits until this is written
+            self.save()
             self.signals.send(wish)
+        elif wish:
+            self.save()
 
     def looking(self) -> AbstractContextManager[None]:
         """A look at the validation rows changes nothing that is kept: it may end at any moment.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,10 @@ from varjepa.environment import describe_environment
 from varjepa.files import write_json
 
 torch.set_num_threads(1)
+
+# a shell that starts the suite in the background lets it ignore Ctrl-C, and all it starts as well
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")

@@ -17,7 +17,8 @@ from varjepa.bench import training_step
 from varjepa.bench.measures import peak_mb
 from varjepa.bench.reference import ReferenceStep
 from varjepa.bench.shapes import SHAPES
-from varjepa.bench.training_step import bench_steps, make_task, trainer_step
+from varjepa.bench.tasks import make_task
+from varjepa.bench.training_step import bench_steps, trainer_step
 from varjepa.errors import InputError
 from varjepa.masking import draw_mask_sizes
 from varjepa.training.draws import draw_step

@@ -12,9 +12,11 @@ from typing import Any
 
 import torch
 
+from varjepa.bench.arithmetic import flops_by_operator
 from varjepa.bench.measures import race
 from varjepa.bench.shapes import BenchShape
-from varjepa.bench.training_step import flops_by_operator, middle_masks, random_task, trainer_step
+from varjepa.bench.tasks import middle_masks, random_task
+from varjepa.bench.training_step import trainer_step
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
 from varjepa.estimators.parameters import settings_of

@@ -9,13 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
+from varjepa.bench.arithmetic import flops_by_operator
 from varjepa.bench.measures import (
     StepFunction,
     count_kernels,
@@ -26,15 +25,15 @@ from varjepa.bench.measures import (
     race,
 )
 from varjepa.bench.reference import ReferenceStep, draw_masks_plainly
-from varjepa.bench.shapes import SHAPES, BenchShape
+from varjepa.bench.shapes import SHAPES
+from varjepa.bench.tasks import MaskSizes, Task, make_task
 from varjepa.environment import describe_environment
 from varjepa.errors import InputError
-from varjepa.masking import MaskSettings, draw_mask_sizes
-from varjepa.models.rows import Rows, split_rows, take_rows
+from varjepa.masking import draw_mask_sizes
+from varjepa.models.rows import split_rows, take_rows
 from varjepa.models.var_t_jepa.embedding import embed_in_blocks
-from varjepa.models.var_t_jepa.model import VarTJepa, draw_latent_noise
+from varjepa.models.var_t_jepa.model import draw_latent_noise
 from varjepa.training.capture import make_stepper
-from varjepa.training.draws import Streams, draw_step
 from varjepa.training.objectives import VarTJepaObjective
 from varjepa.training.settings import TrainingSettings
 from varjepa.variational.elbo import ElboWeights, weighted_loss
@@ -43,36 +42,10 @@ from varjepa.variational.model import LatentNoise
 EPOCH = 16
 """Steps of the epochs that our trainer is given."""
 
-_CPU_ATTENTION = {  # which torch's counter does not know
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: (
-        lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v)
-    ),
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: (
-        lambda grad, q, k, v, *_, **__: sdpa_backward_flop_count(grad, q, k, v)
-    ),
-}
-
-MaskSizes = Literal["middle", "drawn"]
-"""middle: (M_ctx, M_trg) in the middle of their ranges, (2, 4) for Adult; drawn: as in training"""
-
-MASK_SIZES: tuple[MaskSizes, ...] = get_args(MaskSizes)
-
 ReferencePrecision = Literal["tf32", "bfloat16"]
 """of Algorithm 1 on a GPU; a CPU computes in float32"""
 
 REFERENCE_PRECISIONS: tuple[ReferencePrecision, ...] = get_args(ReferencePrecision)
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What both train on."""
-
-    shape: BenchShape
-    model: VarTJepa
-    rows: Rows  # one batch
-    masks: MaskSettings
-    """shares and K; a range of one size where sizes are not to vary"""
-    seed: int
 
 
 Contender = Callable[[Task], AbstractContextManager[StepFunction]]
@@ -174,37 +147,6 @@ def bench_steps(
     ]
 
 
-def make_task(
-    name: str,
-    device: str = "cpu",
-    mask_sizes: MaskSizes = "middle",
-    seed: int = 0,
-    batch: int | None = None,
-) -> Task:
-    """One of the paper's shapes, its masks of one size unless they are to be drawn."""
-    shape = SHAPES[name]
-    masks = shape.masks if mask_sizes == "drawn" else middle_masks(shape)
-    return random_task(replace(shape, masks=masks, batch=batch or shape.batch), device, seed)
-
-
-def random_task(shape: BenchShape, device: str = "cpu", seed: int = 0) -> Task:
-    """A model with random weights and a batch of random, complete rows."""
-    count = shape.batch
-    generator = torch.Generator().manual_seed(seed)
-    num = torch.rand(count, shape.table.numeric, generator=generator)
-    levels = shape.table.levels
-    cat = [torch.randint(1, n, (count,), generator=generator) for n in levels]
-    rows = Rows(
-        num.to(device),
-        (torch.stack(cat, 1) if cat else torch.empty(count, 0, dtype=torch.long)).to(device),
-        None,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = VarTJepa(shape.table, shape.model).to(device)
-    return Task(shape, model, rows, shape.masks, seed)
-
-
 def _bench_shape(
     name: str,
     device: str,
@@ -263,24 +205,6 @@ def _bench_shape(
     }
 
 
-def flops_by_operator(task: Task) -> dict[Any, float]:
-    """Floating-point operations of our step's products, as the mathematics has them.
-
-    Counted on two rows on a CPU, where no kernel of our own hides them, and scaled to the batch.
-    """
-    rows = 2
-    small = random_task(replace(task.shape, masks=task.masks, batch=rows))
-    objective = VarTJepaObjective(small.model, ElboWeights())
-    streams = Streams.of(task.seed, small.rows.num.device)
-    sizes = draw_mask_sizes(small.model.shape.features, task.masks, streams.sizes)
-    draw = draw_step(objective, rows, None, sizes, task.masks.targets, streams.numbers)
-    with FlopCounterMode(display=False, custom_mapping=_CPU_ATTENTION) as counter:
-        losses = objective.losses(small.rows, draw.masks, draw.noise, torch.ones(3))
-        losses.descended.mean().backward()
-    by_operator = counter.get_flop_counts()["Global"]
-    return {name: count * len(task.rows) / rows for name, count in by_operator.items()}
-
-
 def _race_embeddings(task: Task, repeats: int, device: str) -> tuple[float, float]:
     """Rows per second of both, on several batches' worth of rows."""
     wanted = (1 << 16 if device == "cpu" else 1 << 20) // task.model.shape.features
@@ -316,14 +240,3 @@ def _step_growth(
     batch: int | None,
 ) -> float:
     return growth_mb(contender(make_task(name, device, mask_sizes, seed, batch)), device)
-
-
-def middle_masks(shape: BenchShape) -> MaskSettings:
-    """Masks of one size each, in the middle of the shape's ranges."""
-    features, masks = shape.table.features, shape.masks
-    m_ctx, m_trg = (
-        max(1, int(features * (low + high) / 2))
-        for low, high in (masks.context_share, masks.target_share)
-    )
-    context, target = ((m + 0.5) / features for m in (m_ctx, min(m_trg, features - m_ctx)))
-    return MaskSettings((context, context), (target, target), masks.targets)

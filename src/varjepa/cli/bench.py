@@ -9,7 +9,8 @@ import typer
 
 from varjepa.bench.growth import FEATURES, bench_growth
 from varjepa.bench.simulation import SAME, SimulationBench, compare_simulation
-from varjepa.bench.training_step import MASK_SIZES, REFERENCE_PRECISIONS, bench_steps
+from varjepa.bench.tasks import MASK_SIZES
+from varjepa.bench.training_step import REFERENCE_PRECISIONS, bench_steps
 from varjepa.cli.shell import ListGroup, console, one_of, positive
 from varjepa.cli.studies import known_variants
 from varjepa.errors import InputError

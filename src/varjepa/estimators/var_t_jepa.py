@@ -7,7 +7,7 @@ tables.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +21,7 @@ from torch import Tensor
 from varjepa.errors import InputError
 from varjepa.estimators.base import TableEstimator
 from varjepa.estimators.drawing import draw_marginals, numeric_limits, predicted_table
+from varjepa.estimators.embedding import Embedding
 from varjepa.estimators.frames import (
     as_kind,
     fill_holes,
@@ -51,31 +52,6 @@ from varjepa.tables import Scaling, read_table
 from varjepa.training.objectives import VarTJepaObjective
 from varjepa.training.settings import Precision, TrainingSettings
 from varjepa.variational.elbo import ElboWeights, weighted_loss
-
-
-@dataclass(frozen=True, slots=True)
-class Embedding:
-    """Posterior of every feature's token: where a row lies, and how sure the model is of it."""
-
-    mean: NDArray[np.float32]  # (n, features, d)
-    std: NDArray[np.float32]  # (n, features, d)
-    features: tuple[str, ...]
-    """names along the second axis"""
-
-    def uncertainty(self, aggregate: Aggregate = "mean") -> NDArray[np.float32]:
-        """The paper's score: how spread out a row's latents are given the whole row.  # (n,)
-
-        ``VarTJEPA.uncertainty`` has others, and by default one that ranks rows more reliably.
-        """
-        one_of("aggregate", aggregate, AGGREGATES)
-        flat = self.std.reshape(len(self.std), -1)
-        if aggregate == "q90":
-            return np.quantile(flat, 0.9, axis=1).astype(np.float32)
-        return np.exp(np.log(flat).mean(1)) if aggregate == "geometric" else flat.mean(1)
-
-    def per_column(self) -> NDArray[np.float32]:
-        """One number per row and feature.  # (n, features)"""
-        return self.std.mean(2)
 
 
 class VarTJEPA(TableEstimator):

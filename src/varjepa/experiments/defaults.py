@@ -26,6 +26,7 @@ from varjepa.downstream import FitOptions, Split, Tokens, fit_seeds
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
 from varjepa.estimators.parameters import OF_THE_RUN, pick_device
+from varjepa.estimators.validating import ONLINE_PROBE, STANDARD_ERRORS
 from varjepa.evaluation.ambiguity import auroc_of_ambiguous, spearman
 from varjepa.evaluation.classification import COVERAGES
 from varjepa.evaluation.holes import hole_errors, punch_holes
@@ -84,10 +85,11 @@ def open_defaults(folder: Path, settings: DefaultsSettings) -> ResultFile:
     unasked = (*OF_THE_RUN, "precision", "random_state")
     parameters = {k: v for k, v in VarTJEPA().get_params().items() if k not in unasked}
     shared = {"judged": plain(settings), "estimator": _as_json(parameters)}
+    by_labels = {"probe": plain(ONLINE_PROBE), "standard_errors": STANDARD_ERRORS}
     layout = Layout(
         ("dataset", "selected_by", "seed"),
         ("accuracy", "holes", "samples", "best_epoch", "fit_seconds"),
-        lambda row: shared,
+        lambda row: {**shared, **(by_labels if row["selected_by"] == SELECTIONS[1] else {})},
     )
     return ResultFile(folder / "defaults.json", layout)
 

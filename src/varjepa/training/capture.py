@@ -37,15 +37,7 @@ LADDER = 3
 class PaddedStepper(Stepper):
     """A stepper whose shapes depend on the room alone; everything else is read from tables."""
 
-    def __init__(
-        self,
-        objective: Objective,
-        rows: Rows,
-        settings: TrainingSettings,
-        seed: int,
-        team: Team = ALONE,
-    ) -> None:
-        super().__init__(objective, rows, settings, seed, team)
+    def get_ready(self) -> None:
         steps, device = self.steps_per_epoch, self.device
         # a line per step of the epoch; recordings read them where they lie
         self.table_index = torch.zeros(steps, self.batch, dtype=torch.long, device=device)
@@ -102,15 +94,8 @@ class PaddedStepper(Stepper):
 class CapturedStepper(PaddedStepper):
     """A stepper whose steps are replayed recordings, one per room."""
 
-    def __init__(
-        self,
-        objective: Objective,
-        rows: Rows,
-        settings: TrainingSettings,
-        seed: int,
-        team: Team = ALONE,
-    ) -> None:
-        super().__init__(objective, rows, settings, seed, team)
+    def get_ready(self) -> None:
+        super().get_ready()
         self.recordings: dict[Room, torch.cuda.CUDAGraph] = {}
         self.seen: Counter[Room] = Counter()
         self.stream = torch.cuda.Stream(self.device)

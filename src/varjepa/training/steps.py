@@ -97,6 +97,10 @@ class Stepper:
         # of the latest step, in one place: a recording writes where it was recorded
         self.row_loss = torch.zeros(self.batch, device=self.device)  # (B,)
         self.threads = RowThreads() if self.device.type == "cpu" else None
+        self.get_ready()
+
+    def get_ready(self) -> None:
+        """What a kind of stepper needs besides."""
 
     def begin_epoch(self) -> None:
         """Decide the order of the rows, the mask sizes and the schedule of the next epoch."""

@@ -28,11 +28,17 @@ from varjepa.training.alarm import inspect_latents
 from varjepa.training.linear_probe import LinearProbeSettings
 from varjepa.training.objectives import Objective, VarTJepaObjective
 from varjepa.training.schedules import KlAnnealing, annealed, warm_up_cosine
-from varjepa.training.selection import FilteredProbe, HeldOutObjective, Selection
+from varjepa.training.selection import (
+    FilteredProbe,
+    HeldOutObjective,
+    Selection,
+    features_and_uncertainty,
+)
 from varjepa.training.settings import TrainingSettings
 from varjepa.training.state import TrainingState, snapshot
 from varjepa.training.trainer import TrainingResult, train
 from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
+from varjepa.variational.gaussian import DiagonalGaussian
 
 SHAPE = TableShape(3, (4, 3))
 SMALL = VarTJepaSettings(
@@ -198,6 +204,17 @@ def test_filtered_probe_discards_the_uncertain() -> None:
     assert accuracy(0.2, labels) > 0.9
     assert accuracy(0.2, (labels + 1) % 3) < 0.1
     assert accuracy(0.999, labels) in (0.0, 1.0)  # a single row is left
+
+
+def test_a_row_is_as_uncertain_as_its_mean_or_its_90th_percentile() -> None:
+    std = torch.rand(7, 5, 8, generator=torch.Generator().manual_seed(0))
+    found = DiagonalGaussian(torch.zeros(7, 5, 8), 2 * std.log())
+    features, mean = features_and_uncertainty(found, "mean")
+    _, high = features_and_uncertainty(found, "q90")
+    assert features.shape == (7, 40)
+    assert torch.allclose(mean, std.flatten(1).mean(1))
+    sharply = (std.flatten(1) <= 1.000001 * high.unsqueeze(1)).sum(1).tolist()
+    assert sharply == [36] * 7  # of 40
 
 
 COLLAPSED = ElboWeights(rec=0.0, gen=0.0, kl_sx=1.0, kl_z=1.0, kl_sy=1.0)

@@ -33,6 +33,7 @@ from varjepa.masking import draw_mask_sizes
 from varjepa.models.rows import split_rows, take_rows
 from varjepa.models.var_t_jepa.embedding import embed_in_blocks
 from varjepa.models.var_t_jepa.model import draw_latent_noise
+from varjepa.networks.products import tf32_products
 from varjepa.training.capture import make_stepper
 from varjepa.training.objectives import VarTJepaObjective
 from varjepa.training.settings import TrainingSettings
@@ -83,15 +84,9 @@ def reference_step(
 @contextmanager
 def computing_in(precision: ReferencePrecision, device: torch.device) -> Iterator[None]:
     """Products in TF32 or, by autocast, in bfloat16 on a GPU; a CPU computes in float32."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
-        with torch.autocast(
-            device.type, torch.bfloat16, enabled=precision == "bfloat16" and device.type != "cpu"
-        ):
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+    reduced = precision == "bfloat16" and device.type != "cpu"
+    with tf32_products(device), torch.autocast(device.type, torch.bfloat16, enabled=reduced):
+        yield
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from varjepa.downstream.graphed import GraphedStep, Step
 from varjepa.downstream.noise import DropoutNoise, draw_noise, dropout_streams
 from varjepa.downstream.registry import Body, TrainingSettings
 from varjepa.downstream.task import Task
+from varjepa.networks.products import tf32_products
 from varjepa.randomness import generator_for
 
 
@@ -93,12 +94,15 @@ def train_stack(
     dropouts = dropout_streams(network.seeds, device)
     per_row = dropout_numbers(network, train)
     stopping = Stopping(network, settings.patience)
-    for _ in range(settings.epochs):
-        network.train()
-        for here in _batches(orders, len(train), settings.batch, device):  # (R, B)
-            run_step(here, draw_noise(dropouts, per_row * here.shape[1]))
-        if validation is not None and stopping.after_epoch(mean_loss(network, task, validation)):
-            break
+    with tf32_products(device):
+        for _ in range(settings.epochs):
+            network.train()
+            for here in _batches(orders, len(train), settings.batch, device):  # (R, B)
+                run_step(here, draw_noise(dropouts, per_row * here.shape[1]))
+            if validation is not None and stopping.after_epoch(
+                mean_loss(network, task, validation)
+            ):
+                break
     if validation is not None:
         stopping.restore()
     return stopping.log(settings.epochs)

@@ -14,6 +14,7 @@ from varjepa.estimators.validating import ONLINE_PROBE
 from varjepa.experiments.tabular_settings import (
     OUR_CHANGES,
     PAPER,
+    QUANTILE_DATASETS,
     SCHEDULES,
     SPLIT_SEED,
     VARIATIONAL,
@@ -23,6 +24,7 @@ from varjepa.experiments.tabular_settings import (
     Setting,
 )
 from varjepa.training.linear_probe import LinearProbeSettings
+from varjepa.training.selection import RowSpread
 
 _DECIDED_ELSEWHERE = (
     *OF_THE_RUN, "precision", "random_state", "column_kinds", "validation_share", "output",
@@ -61,6 +63,8 @@ class Pretraining:
     """parameters of the estimator that the paper does not have"""
     probe: LinearProbeSettings
     """the classifier that picks the moment to keep"""
+    ranked_by: RowSpread
+    """of a validation row's standard deviations, by which the most uncertain ones do not count"""
     epochs: int
     check_every: int
     patience: int
@@ -108,6 +112,7 @@ def pretraining(
         },
         open_details=details,
         probe=ONLINE_PROBE,
+        ranked_by="q90" if name in QUANTILE_DATASETS else "mean",
         epochs=epochs,
         check_every=min(schedule.check_every, epochs),
         patience=schedule.patience,

@@ -76,6 +76,7 @@ def fit_on_all_rows(
         spec.probe,
         e.seed_,
         e._discard,
+        ranked_by=spec.ranked_by,
     )
     everything = torch.arange(len(rows), device=device)
     e._learn(codec, rows, everything, settings, selection, on_epoch)

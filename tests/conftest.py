@@ -27,12 +27,14 @@ settings.load_profile("suite")
 @pytest.fixture
 def record_soak() -> Callable[[str, dict[str, Any]], None]:
     """Keep a long test's figures, with the machine, where docs/reliability.md reads them."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
 
     def record(name: str, figures: dict[str, Any]) -> None:
         folder = Path(__file__).parents[1] / "results" / "soak"
         folder.mkdir(exist_ok=True)
         write_json(
-            folder / f"{name}.json", {"figures": figures, "environment": describe_environment()}
+            folder / f"{name}.json",
+            {"figures": figures, "environment": describe_environment(device)},
         )
 
     return record

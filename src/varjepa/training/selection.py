@@ -137,6 +137,6 @@ def features_and_uncertainty(found: Embedded, ranked_by: RowSpread) -> tuple[Ten
     if found.std is None:
         return (features,)
     std = found.std.flatten(1)
-    if ranked_by == "q90":  # torch.quantile refuses as many numbers as MNIST's validation rows have
+    if ranked_by == "q90":  # quantile of so many is refused by older torch
         return features, std.kthvalue(math.ceil(0.9 * std.shape[1]), dim=1).values
     return features, std.mean(1)

@@ -83,7 +83,7 @@ def test_the_probe_sees_exactly_the_training_and_validation_rows(
         assert torch.equal(probe.validation.num, encoded.x_num[SPLIT.validation])
         assert torch.equal(probe.train.num, encoded.x_num[SPLIT.train])
         assert probe.discard == discard
-        assert probe.ranked_by == "q90"  # as the paper ranks rows of SIM
+        assert probe.ranked_by == ("posterior", "q90")  # as the paper ranks rows of SIM
 
 
 def test_features_of_test_rows_are_learned_from() -> None:

@@ -9,10 +9,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
@@ -55,14 +57,15 @@ def test_rows_are_few_and_the_same_and_nan_is_said() -> None:
 
     class Recorder:
         broken = False
+        model = None
 
         def embed(self, part: Rows) -> Any:
             seen.append(len(part))
             mean = part.num.unsqueeze(-1).expand(-1, -1, 2)
-            return SimpleNamespace(mean=mean * (math.nan if self.broken else 1), std=mean.abs())
+            return SimpleNamespace(mean=mean * (math.nan if self.broken else 1))
 
     labels = (rows.num[:, 0] > rows.num[:, 0].median()).long()
-    probe = FilteredProbe(rows, labels, rows, labels, 2, LinearProbeSettings(rows=100), 0)
+    probe = FilteredProbe(rows, labels, rows, labels, 2, LinearProbeSettings(rows=100), 0, 0.0)
     model: Any = Recorder()
     first = probe.score(model)
     assert first > 0.9
@@ -70,3 +73,5 @@ def test_rows_are_few_and_the_same_and_nan_is_said() -> None:
     assert seen == [100, 300, 100, 300]
     model.broken = True
     assert math.isnan(probe.score(model))
+    with pytest.raises(ValueError, match="without uncertainty"):
+        replace(probe, discard=0.2).score(model)

@@ -22,23 +22,18 @@ from varjepa.errors import InputError
 from varjepa.masking import MaskSettings
 from varjepa.models.rows import Rows, TableShape
 from varjepa.models.var_t_jepa.model import VarTJepa
+from varjepa.models.var_t_jepa.scoring import Measure, measure_rows
 from varjepa.models.var_t_jepa.settings import VarTJepaSettings
 from varjepa.randomness import seeded_weights
 from varjepa.training.alarm import inspect_latents
 from varjepa.training.linear_probe import LinearProbeSettings
 from varjepa.training.objectives import Objective, VarTJepaObjective
 from varjepa.training.schedules import KlAnnealing, annealed, warm_up_cosine
-from varjepa.training.selection import (
-    FilteredProbe,
-    HeldOutObjective,
-    Selection,
-    features_and_uncertainty,
-)
+from varjepa.training.selection import FilteredProbe, HeldOutObjective, Selection
 from varjepa.training.settings import TrainingSettings
 from varjepa.training.state import TrainingState, snapshot
 from varjepa.training.trainer import TrainingResult, train
 from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
-from varjepa.variational.gaussian import DiagonalGaussian
 
 SHAPE = TableShape(3, (4, 3))
 SMALL = VarTJepaSettings(
@@ -206,15 +201,20 @@ def test_filtered_probe_discards_the_uncertain() -> None:
     assert accuracy(0.999, labels) in (0.0, 1.0)  # a single row is left
 
 
-def test_a_row_is_as_uncertain_as_its_mean_or_its_90th_percentile() -> None:
-    std = torch.rand(7, 5, 8, generator=torch.Generator().manual_seed(0))
-    found = DiagonalGaussian(torch.zeros(7, 5, 8), 2 * std.log())
-    features, mean = features_and_uncertainty(found, "mean")
-    _, high = features_and_uncertainty(found, "q90")
-    assert features.shape == (7, 40)
-    assert torch.allclose(mean, std.flatten(1).mean(1))
-    sharply = (std.flatten(1) <= 1.000001 * high.unsqueeze(1)).sum(1).tolist()
-    assert sharply == [36] * 7  # of 40
+def test_the_measure_decides_which_rows_are_discarded() -> None:
+    rows = table()
+    labels = rows.cat[:, 0] - 1
+    model = run(rows)[0]
+    measures: list[Measure] = [("posterior", "q90"), ("predictive", "geometric")]
+    for measure in measures:
+        unsure = measure_rows(model, rows, measure, 0)
+        truth = torch.where(unsure > unsure.quantile(0.5), (labels + 1) % 3, labels)
+        probe = FilteredProbe(
+            rows, labels, rows, truth, 3, LinearProbeSettings(), 0, 0.5, ranked_by=measure
+        )
+        assert probe.score(VarTJepaObjective(model, WEIGHTS)) > 0.9, measure
+        other = replace(probe, ranked_by=("nll", "mean")).score(VarTJepaObjective(model, WEIGHTS))
+        assert other < 0.9, measure
 
 
 COLLAPSED = ElboWeights(rec=0.0, gen=0.0, kl_sx=1.0, kl_z=1.0, kl_sy=1.0)

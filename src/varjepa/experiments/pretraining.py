@@ -14,7 +14,6 @@ from varjepa.estimators.validating import ONLINE_PROBE
 from varjepa.experiments.tabular_settings import (
     OUR_CHANGES,
     PAPER,
-    QUANTILE_DATASETS,
     SCHEDULES,
     SPLIT_SEED,
     VARIATIONAL,
@@ -22,9 +21,10 @@ from varjepa.experiments.tabular_settings import (
     Model,
     Schedule,
     Setting,
+    paper_measure,
 )
+from varjepa.models.var_t_jepa.scoring import Measure
 from varjepa.training.linear_probe import LinearProbeSettings
-from varjepa.training.selection import RowSpread
 
 _DECIDED_ELSEWHERE = (
     *OF_THE_RUN, "precision", "random_state", "column_kinds", "validation_share", "output",
@@ -63,8 +63,10 @@ class Pretraining:
     """parameters of the estimator that the paper does not have"""
     probe: LinearProbeSettings
     """the classifier that picks the moment to keep"""
-    ranked_by: RowSpread
-    """of a validation row's standard deviations, by which the most uncertain ones do not count"""
+    ranked_by: Measure
+    """how uncertain a validation row is: the most uncertain ones do not count for the probe"""
+    standard_errors: float
+    """of the probe's accuracy, by which a later moment may be worse than the best"""
     epochs: int
     check_every: int
     patience: int
@@ -112,7 +114,8 @@ def pretraining(
         },
         open_details=details,
         probe=ONLINE_PROBE,
-        ranked_by="q90" if name in QUANTILE_DATASETS else "mean",
+        ranked_by=schedule.ranked_by or paper_measure(name),
+        standard_errors=schedule.standard_errors,
         epochs=epochs,
         check_every=min(schedule.check_every, epochs),
         patience=schedule.patience,

@@ -76,6 +76,7 @@ def fit_on_all_rows(
         spec.probe,
         e.seed_,
         e._discard,
+        spec.standard_errors,
         ranked_by=spec.ranked_by,
     )
     everything = torch.arange(len(rows), device=device)

@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from varjepa.masking import MaskSettings, draw_mask_sizes
 from varjepa.models.rows import Rows, split_rows, take_rows
+from varjepa.models.var_t_jepa.model import VarTJepa
+from varjepa.models.var_t_jepa.scoring import Measure, measure_rows
 from varjepa.randomness import generator_for
 from varjepa.training.distributed import ALONE, Team
 from varjepa.training.draws import Streams, draw_step
 from varjepa.training.linear_probe import LinearProbeSettings, fit_linear_probe
-from varjepa.training.objectives import Embedded, Objective
-
-RowSpread = Literal["mean", "q90"]
-"""What stands for all standard deviations of a row: their mean or their 90th percentile."""
+from varjepa.training.objectives import Objective
 
 
 class Selection(Protocol):
@@ -90,8 +89,8 @@ class FilteredProbe(Selection):
     standard_errors: float = 0.0
     """of the accuracy, by which a later look may be worse than the best; 0: the paper's rule"""
     team: Team = ALONE
-    ranked_by: RowSpread = "mean"
-    """of a row's standard deviations"""
+    ranked_by: Measure = ("posterior", "mean")
+    """how uncertain a validation row is"""
 
     @property
     def name(self) -> str:
@@ -103,16 +102,13 @@ class FilteredProbe(Selection):
             lambda rows: (objective.embed(rows).mean.flatten(1),), take_rows(self.train, some)
         )
         held_out, *uncertainty = self.team.over_rows(
-            lambda rows: features_and_uncertainty(objective.embed(rows), self.ranked_by),
-            self.validation,
+            lambda rows: self._features_and_uncertainty(objective, rows), self.validation
         )
         if not (features.isfinite().all() and held_out.isfinite().all()):
             return math.nan
         probe = fit_linear_probe(features, self.train_labels[some], self.classes, self.probe)
         right = (probe(held_out).argmax(-1) == self.validation_labels).float()
-        if self.discard:
-            if not uncertainty:
-                raise ValueError("a model without uncertainty cannot be filtered by it")
+        if uncertainty:
             right = right[uncertainty[0].argsort(stable=True)[: self.kept]]
         return float(right.mean())
 
@@ -122,6 +118,16 @@ class FilteredProbe(Selection):
         order = torch.randperm(len(self.train_labels), generator=generator)
         return order[: self.probe.rows].to(self.train_labels.device)
 
+    def _features_and_uncertainty(self, objective: Objective, rows: Rows) -> tuple[Tensor, ...]:
+        """Tokens side by side (n, D · d) and, to discard rows by it, their measure (n,)."""
+        features = objective.embed(rows).mean.flatten(1)
+        if not self.discard:
+            return (features,)
+        model = objective.model
+        if not isinstance(model, VarTJepa):
+            raise ValueError("a model without uncertainty cannot be filtered by it")
+        return features, measure_rows(model, rows, self.ranked_by, self.seed)
+
     @property
     def kept(self) -> int:
         """Validation rows that count."""
@@ -129,14 +135,3 @@ class FilteredProbe(Selection):
 
     def noise(self, score: float) -> float:
         return self.standard_errors * math.sqrt(score * (1 - score) / self.kept)
-
-
-def features_and_uncertainty(found: Embedded, ranked_by: RowSpread) -> tuple[Tensor, ...]:
-    """Tokens side by side (N, D · d), and where the model knows it a row's uncertainty (N,)."""
-    features = found.mean.flatten(1)
-    if found.std is None:
-        return (features,)
-    std = found.std.flatten(1)
-    if ranked_by == "q90":  # quantile of so many is refused by older torch
-        return features, std.kthvalue(math.ceil(0.9 * std.shape[1]), dim=1).values
-    return features, std.mean(1)

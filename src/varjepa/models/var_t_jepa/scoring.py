@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from varjepa.masking import FeatureMasks
-from varjepa.models.rows import Rows
+from varjepa.models.rows import Rows, map_blocks
 from varjepa.models.var_t_jepa.embedding import embed_rows
 from varjepa.models.var_t_jepa.model import VarTJepa
 from varjepa.models.var_t_jepa.prediction import predict_latents
@@ -39,7 +39,10 @@ AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
 SPREADS: tuple[Kind, ...] = ("posterior", "predictive")
 """Scores that are standard deviations, of which alone there is a geometric mean."""
 
-MEASURES: tuple[tuple[Kind, Aggregate], ...] = tuple(
+Measure = tuple[Kind, Aggregate]
+"""One number for a row."""
+
+MEASURES: tuple[Measure, ...] = tuple(
     (kind, aggregate)
     for kind in KINDS
     for aggregate in AGGREGATES
@@ -122,6 +125,15 @@ def score_rows(
     if "posterior" in kinds and posterior is not None:
         found["posterior"] = Scores(posterior.std, everything)
     return found
+
+
+def measure_rows(model: VarTJepa, rows: Rows, measure: Measure, seed: int) -> Tensor:
+    """One measure of any number of rows, with the memory of a block per core.  # (N,)"""
+    kind, aggregate = measure
+    parts = map_blocks(
+        lambda block: score_rows(model, block, [kind], seed)[kind].per_row(aggregate), rows
+    )
+    return torch.cat([part[:count] for part, count in parts])
 
 
 @torch.no_grad()

@@ -41,11 +41,14 @@ app.add_typer(bench.bench, name="bench")
 
 @app.callback(invoke_without_command=True)
 def _root(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         shell.console.print(__version__)
         raise typer.Exit
+    if context.invoked_subcommand not in (None, "fit"):
+        shell.refuse_torchrun(context.invoked_subcommand)
 
 
 def main(arguments: list[str] | None = None) -> None:

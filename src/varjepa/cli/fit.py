@@ -11,25 +11,35 @@ import typer
 from numpy.typing import NDArray
 
 from varjepa.cli.shell import console, one_of, positive, seed_number
-from varjepa.cli.tables import Device, Seed, Table
+from varjepa.cli.tables import Device, Seed
 from varjepa.errors import InputError, Interrupted
 from varjepa.estimators import VarTJEPA
+from varjepa.estimators.large_tables import table_files
 from varjepa.estimators.parameters import pick_device
 from varjepa.files import remove_temporaries
 from varjepa.tables import KINDS as COLUMN_KINDS
 from varjepa.tables import Kind as ColumnKind
 from varjepa.tables import read_table
+from varjepa.tables.many_files import TableFiles
 from varjepa.training.checkpoint import remove_checkpoints, whole_checkpoints
 from varjepa.training.distributed import LostProcessError, together
 
+Labels = NDArray[Any] | None
+
 
 def fit(
-    table: Table,
+    table: Annotated[
+        str,
+        typer.Argument(help='A table, a folder of .parquet files, or a pattern: "logs/*.parquet".'),
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     target: Annotated[
         str | None, typer.Option(help="Label column: left out, and used to pick the checkpoint.")
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Default: as many as the table needs.")] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(help="Stop after so many steps at the latest.")
+    ] = None,
     kind: Annotated[
         list[str] | None, typer.Option(help="Override a column's kind, e.g. zip=categorical.")
     ] = None,
@@ -53,6 +63,7 @@ def fit(
     checkpoints = out / "checkpoints"
     model = VarTJEPA(
         epochs="auto" if epochs is None else positive("--epochs", epochs),
+        max_steps=None if max_steps is None else positive("--max-steps", max_steps),
         column_kinds=kinds or None,
         device=device,
         random_state=seed_number(seed),
@@ -80,8 +91,9 @@ def fit(
         raise Interrupted(why) from stop
     remove_checkpoints(checkpoints)
     last = model.history_[model.best_epoch_ - 1]
+    count = rows.rows if isinstance(rows, TableFiles) else rows.num_rows
     console.print(
-        f"{rows.num_rows:,} rows, {rows.num_columns} columns: epoch {model.best_epoch_} kept by "
+        f"{count:,} rows, {model.n_features_in_} columns: epoch {model.best_epoch_} kept by "
         f"{model.selected_by_} {last[model.selected_by_]:.4f}, "
         f"{model.collapse_.active_units:.0f} of {model.d} units active, "
         f"{time.perf_counter() - start:.0f} s; model in {out}",
@@ -90,8 +102,14 @@ def fit(
     )
 
 
-def read_rows(table: Path, target: str | None) -> tuple[pa.Table, NDArray[Any] | None]:
-    """The rows to learn from, and their labels where there is a target."""
+def read_rows(table: str, target: str | None) -> tuple[pa.Table | TableFiles, Labels]:
+    """The rows to learn from, and their labels where there is a target.
+
+    Files that are several, or too large to be read at once, are found but not read yet.
+    """
+    files = table_files(table)
+    if files is not None:
+        return files if target is None else files.labelled(target), None
     rows = read_table(table)
     if target is None:
         return rows, None

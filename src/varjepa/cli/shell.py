@@ -127,6 +127,12 @@ def leads_elsewhere() -> bool:
     return place is not None and place.rank > 0
 
 
+def refuse_torchrun(command: str) -> None:
+    """Processes that do not know of each other would all write the same files."""
+    if place_from_torchrun() is not None:
+        raise InputError(f"torchrun is for varjepa fit; start varjepa {command} without it")
+
+
 def refuse_unusable(words: list[str]) -> None:
     """Nothing is called "", which as a path would be the folder one happens to be in.
 

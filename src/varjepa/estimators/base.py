@@ -23,6 +23,14 @@ from varjepa.environment import compare_arithmetic
 from varjepa.errors import InputError
 from varjepa.estimators.constraints import constraints_of
 from varjepa.estimators.frames import to_arrow
+from varjepa.estimators.large_tables import (
+    fit_codec,
+    hand_back_memory,
+    is_streamed,
+    read_encoded,
+    read_labels,
+    table_files,
+)
 from varjepa.estimators.parameters import (
     Output,
     check_parameters,
@@ -30,14 +38,15 @@ from varjepa.estimators.parameters import (
     table_shape,
     training_settings,
 )
-from varjepa.estimators.resuming import identity_of, open_checkpoints, refuse_another
+from varjepa.estimators.resuming import open_checkpoints, refuse_another
 from varjepa.estimators.saving import from_saved, to_saved
-from varjepa.estimators.validating import hold_out, make_selection
+from varjepa.estimators.tasks import held_task, streamed_task
 from varjepa.model_folder import open_model, save_model
 from varjepa.models.rows import Rows, TableShape, map_blocks, take_rows
 from varjepa.randomness import seeded_weights
 from varjepa.tables import EncodedTable, Scaling, TableCodec
 from varjepa.tables import Kind as ColumnKind
+from varjepa.tables.many_files import TableFiles
 from varjepa.training.alarm import CollapseReport
 from varjepa.training.checkpoint import Checkpoint, Checkpoints
 from varjepa.training.distributed import current_team
@@ -45,6 +54,7 @@ from varjepa.training.objectives import Objective
 from varjepa.training.progress import listening
 from varjepa.training.selection import Selection
 from varjepa.training.settings import Precision, TrainingSettings
+from varjepa.training.sources import HeldRows, RowSource
 from varjepa.training.state import Record
 from varjepa.training.trainer import train
 
@@ -62,6 +72,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     target_share: tuple[float, float]
     targets: int
     epochs: int | Literal["auto"]
+    max_steps: int | None
     batch_size: int | Literal["auto"]
     learning_rate: float
     warm_up_share: float
@@ -143,26 +154,35 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     def _fit(self, X: Any, y: ArrayLike | None) -> None:
         team = current_team()
         with team.sharing_errors():
-            codec, rows = self._begin(X)
+            check_parameters(self)
+            files, rows = table_files(X), None
+            if files is None:
+                codec, rows = self._begin(X)
+            else:
+                codec, rows, y = self._begin_files(files, y)
         self.seed_ = int(team.leaders_number(self.seed_))
         with open_checkpoints(self, team) as (checkpoints, past):
-            training, validation = hold_out(rows, self.validation_share, self.seed_)
-            settings = self._training_settings(len(training))
-            selection = make_selection(
-                rows, training, validation, y, settings.masks, self._discard, self.seed_, team
-            )
-            if checkpoints is not None or team.size > 1:
-                identity = identity_of(self, codec, rows, selection)
-                team.refuse_different(json.dumps(identity).encode())
+            is_asked = checkpoints is not None or team.size > 1
+            if rows is not None:
+                task = held_task(self, codec, rows, y, team, with_identity=is_asked)
+                rows = None  # the task has those it needs
+            else:
+                assert files is not None
+                task = streamed_task(self, codec, files, y, team)
+            if files is not None:
+                hand_back_memory()
+            if is_asked:
+                assert task.identity is not None
+                team.refuse_different(json.dumps(task.identity).encode())
                 if checkpoints is not None:
-                    checkpoints.identity = identity
+                    checkpoints.identity = task.identity
                 if past is not None:
-                    refuse_another(past.facts["identity"], identity)
+                    refuse_another(past.facts["identity"], task.identity)
             log_dir = Path(self.log_dir) if self.log_dir is not None and team.leads else None
             bar = bool(self.verbose) and team.leads
             with listening(bar, log_dir, self.tensorboard) as listeners:
-                self._learn(
-                    codec, rows, training, settings, selection,
+                self._train(
+                    codec, task.source, task.settings, task.selection,
                     listeners.on_epoch, listeners.on_step, checkpoints, past,
                 )  # fmt: skip
 
@@ -176,6 +196,21 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         return codec, self._rows(codec.encode(table))
 
+    def _begin_files(
+        self, files: TableFiles, y: ArrayLike | None
+    ) -> tuple[TableCodec, Rows | None, ArrayLike | None]:
+        """The same of a table in files, and its labels; rows None: too many to hold."""
+        if y is not None and files.labels is not None:
+            raise InputError("the labels are either y or a column of the files, not both")
+        self.frame_ = "pyarrow"
+        self.n_features_in_ = len(files.schema)
+        self.feature_names_in_ = np.array(files.schema.names, dtype=object)
+        codec = fit_codec(files, self.column_kinds, self.scaling, self.max_levels)
+        self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if is_streamed(files):
+            return codec, None, y
+        return codec, self._rows(read_encoded(files, codec)), read_labels(files) if y is None else y
+
     def _learn(
         self,
         codec: TableCodec,
@@ -184,22 +219,33 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         settings: TrainingSettings,
         selection: Selection,
         on_epoch: Callable[[Record], None] = lambda record: None,
+    ) -> None:
+        """Train on the rows whose numbers are ``training``, and keep what was learned."""
+        source = HeldRows(take_rows(rows, training), training)
+        self._train(codec, source, settings, selection, on_epoch)
+
+    def _train(
+        self,
+        codec: TableCodec,
+        source: RowSource,
+        settings: TrainingSettings,
+        selection: Selection,
+        on_epoch: Callable[[Record], None] = lambda record: None,
         on_step: Callable[[int, int], None] = lambda step, total: None,
         checkpoints: Checkpoints | None = None,
         past: Checkpoint | None = None,
     ) -> None:
-        """Train on the rows whose numbers are ``training``, and keep what was learned."""
+        """Train on rows of this source, and keep what was learned."""
         with seeded_weights(self.seed_):
-            model = self._build(table_shape(codec)).to(rows.num.device)
+            model = self._build(table_shape(codec)).to(source.rows.num.device)
         result = train(
             self._objective(model),
-            take_rows(rows, training),
+            source,
             settings,
             selection,
             self.seed_,
             on_epoch,
             on_step,
-            row_numbers=training,
             checkpoints=checkpoints,
             past=past,
             team=current_team(),

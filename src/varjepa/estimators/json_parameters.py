@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _NOT_SAVED = ("checkpoint_dir", "checkpoint_every", "log_dir", "resume", "verbose")
 """Parameters about one machine's folders and screens."""
 
+_LATER = ("max_steps",)
+"""Parameters that an older model folder lacks; its model was fitted with their defaults."""
+
 LAYER_COUNTS = ("depth", "predictor_depth", "imputer_depth", "auxiliary_layers")
 _MAY_BE_ZERO = (*LAYER_COUNTS, "n_aux")
 """Every other whole number counts something that there is at least one of."""
@@ -51,7 +54,11 @@ def parameters_from_json(kind: type[TableEstimator], value: Any, where: str) -> 
 
         return found.take(name, check)
 
-    parameters = {name: take(name, hint) for name, hint in _saved_hints(kind).items()}
+    parameters = {
+        name: take(name, hint)
+        for name, hint in _saved_hints(kind).items()
+        if name not in _LATER or name in found.left
+    }
     found.finish()
     return parameters
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
@@ -43,6 +43,8 @@ def check_parameters(estimator: TableEstimator) -> None:
         value = getattr(estimator, name)
         if value != "auto" and not _counts(value):
             raise InputError(f'{name} must be a positive number or "auto", not {value!r}')
+    if estimator.max_steps is not None and not _counts(estimator.max_steps):
+        raise InputError(f"max_steps must be at least 1 or None, not {estimator.max_steps!r}")
     for name in ("check_every", "patience", "targets"):
         if not _counts(getattr(estimator, name)):
             raise InputError(f"{name} must be at least 1, not {getattr(estimator, name)!r}")
@@ -95,13 +97,13 @@ def training_settings(estimator: TableEstimator, rows: int) -> TrainingSettings:
     """Optimisation, with what is "auto" decided by the number of rows to train on."""
     e = estimator
     batch = min(512, max(32, rows // 20)) if e.batch_size == "auto" else e.batch_size
-    wanted = min(200, max(10, math.ceil(AUTO_STEPS / math.ceil(rows / batch))))
-    epochs = wanted if e.epochs == "auto" else e.epochs
-    return TrainingSettings(
-        epochs=epochs,
+    steps = math.ceil(rows / batch)  # of an epoch
+    wanted = min(200, max(10, math.ceil(AUTO_STEPS / steps)))
+    settings = TrainingSettings(
+        epochs=wanted if e.epochs == "auto" else e.epochs,
+        max_steps=e.max_steps,
         batch=batch,
         learning_rate=e.learning_rate,
-        warm_up_epochs=e.warm_up_share * epochs,
         masks=settings_of(e, MaskSettings),
         weight_decay=e.weight_decay,
         check_every=e.check_every,
@@ -109,6 +111,14 @@ def training_settings(estimator: TableEstimator, rows: int) -> TrainingSettings:
         precision=e.precision,
         capture=e.capture,
     )
+    return replace(settings, warm_up_epochs=e.warm_up_share * length_of(settings, rows))
+
+
+def length_of(settings: TrainingSettings, rows: int) -> float:
+    """Epochs that a training takes at most, of which the last may end early."""
+    if settings.max_steps is None:
+        return settings.epochs
+    return min(settings.epochs, settings.max_steps / math.ceil(rows / settings.batch))
 
 
 def pick_device(name: str) -> torch.device:

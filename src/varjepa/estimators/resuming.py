@@ -14,9 +14,10 @@ from torch import Tensor
 
 from varjepa.errors import InputError
 from varjepa.estimators.json_parameters import plain
-from varjepa.estimators.parameters import OF_THE_RUN
+from varjepa.estimators.parameters import OF_THE_RUN, pick_device
 from varjepa.models.rows import Rows
 from varjepa.tables import TableCodec
+from varjepa.tables.many_files import TableFiles
 from varjepa.tables.quoting import listed
 from varjepa.training.checkpoint import (
     Checkpoint,
@@ -67,25 +68,53 @@ def identity_of(
     estimator: TableEstimator, codec: TableCodec, rows: Rows, selection: Selection
 ) -> dict[str, Any]:
     """Settings as JSON gives them back, and a SHA-256 of every encoded column."""
-    settings = {k: v for k, v in estimator.get_params().items() if k not in IRRELEVANT}
-    settings |= {"seed": estimator.seed_, "device": rows.num.device.type}
-    labels = None
-    if isinstance(selection, FilteredProbe):
-        labels = _sha256(selection.train_labels, selection.validation_labels)
     cells = [*rows.num.T, *rows.cat.T]
     if rows.observed is not None:  # which cells are known counts only where not all are
         cells = [
             column if bool(known.all()) else torch.stack([column, known.to(column.dtype)])
             for column, known in zip(cells, rows.observed.T, strict=True)
         ]
+    columns = {
+        feature.name: _sha256(column) for feature, column in zip(codec.features, cells, strict=True)
+    }
+    settings = {"device": rows.num.device.type}
+    return _identity(estimator, settings, len(rows), columns, selection)
+
+
+def identity_of_files(
+    estimator: TableEstimator,
+    codec: TableCodec,
+    files: TableFiles,
+    window: int,
+    selection: Selection,
+) -> dict[str, Any]:
+    """The same of a table that is streamed, with its files' fingerprints instead of its cells."""
+    settings = {"device": pick_device(estimator.device).type, "rows of an epoch": window}
+    columns = {feature.name: "" for feature in codec.features}
+    found = _identity(estimator, settings, files.rows, columns, selection)
+    return found | {"files": {file.name: file.fingerprint for file in files.files}}
+
+
+def _identity(
+    estimator: TableEstimator,
+    settings: dict[str, Any],
+    rows: int,
+    columns: dict[str, str],
+    selection: Selection,
+) -> dict[str, Any]:
+    settings = {
+        **{k: v for k, v in estimator.get_params().items() if k not in IRRELEVANT},
+        "seed": estimator.seed_,
+        **settings,
+    }
+    labels = None
+    if isinstance(selection, FilteredProbe):
+        labels = _sha256(selection.train_labels, selection.validation_labels)
     identity = {
         "estimator": type(estimator).__name__,
         "settings": settings,
-        "rows": len(rows),
-        "columns": {
-            feature.name: _sha256(column)
-            for feature, column in zip(codec.features, cells, strict=True)
-        },
+        "rows": rows,
+        "columns": columns,
         "labels": labels,
     }
     same: dict[str, Any] = json.loads(json.dumps(plain(identity), default=str))
@@ -96,25 +125,42 @@ def refuse_another(then: Any, now: dict[str, Any]) -> None:
     """Say in one sentence how a checkpoint's training differs from this one."""
     if then == now:
         return
-    if not isinstance(then, dict) or then.keys() != now.keys():
+    if not isinstance(then, dict) or {*then, "files"} != {*now, "files"}:
         raise InputError("the checkpoint to resume from is not of this version")
     found = []
     if then["estimator"] != now["estimator"]:
         found.append(f"the estimator was {then['estimator']}")
-    for name, value in now["settings"].items():
-        before = then["settings"].get(name)
+    for name in then["settings"] | now["settings"]:
+        before, value = then["settings"].get(name), now["settings"].get(name)
         if before != value:
             found.append(f"{name} was {before!r} and is {value!r}")
     columns, before = now["columns"], then["columns"]
     if before.keys() != columns.keys():
         found.append(f"the columns are not the same: {listed(sorted(before.keys() ^ columns))}")
+    elif files := _other_files(then.get("files"), now.get("files")):
+        found.append(files)
     elif then["rows"] != now["rows"]:
         found.append(f"the table had {then['rows']:,} rows and has {now['rows']:,}")
     elif changed := [name for name in columns if columns[name] != before[name]]:
         found.append(f"there are other values in {listed(changed)}")
     if then["labels"] != now["labels"]:
         found.append("the labels are others")
-    raise InputError(f"the checkpoint to resume from is of another training: {'; '.join(found)}")
+    if found:  # a setting that is None may be younger than the checkpoint
+        raise InputError(
+            f"the checkpoint to resume from is of another training: {'; '.join(found)}"
+        )
+
+
+def _other_files(then: dict[str, str] | None, now: dict[str, str] | None) -> str | None:
+    """How the files of a streamed table are not what they were."""
+    if then == now:
+        return None
+    if then is None or now is None:
+        return f"the table was {'held in memory' if then is None else 'streamed'}"
+    if then.keys() != now.keys():
+        return f"the files are not the same: {listed(sorted(then.keys() ^ now))}"
+    changed = [name for name in now if then[name] != now[name]]
+    return f"there is other content in {listed(changed)}"
 
 
 def _sha256(*tensors: Tensor) -> str:

@@ -73,6 +73,7 @@ class TJEPA(TableEstimator):
         target_share: tuple[float, float] = (0.1, 0.6),
         targets: int = 2,
         epochs: int | Literal["auto"] = "auto",
+        max_steps: int | None = None,
         batch_size: int | Literal["auto"] = "auto",
         learning_rate: float = 1e-3,
         warm_up_share: float = 0.1,
@@ -110,6 +111,7 @@ class TJEPA(TableEstimator):
         self.target_share = target_share
         self.targets = targets
         self.epochs = epochs
+        self.max_steps = max_steps
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.warm_up_share = warm_up_share

@@ -30,7 +30,7 @@ from varjepa.estimators.frames import (
     to_arrow,
     with_all_columns,
 )
-from varjepa.estimators.parameters import Output, one_of, pick_device, settings_of
+from varjepa.estimators.parameters import Output, length_of, one_of, pick_device, settings_of
 from varjepa.models.rows import Rows, TableShape
 from varjepa.models.var_t_jepa.embedding import embed_rows, whole_row_masks
 from varjepa.models.var_t_jepa.model import VarTJepa
@@ -58,7 +58,8 @@ class VarTJEPA(TableEstimator):
     """Label-free embeddings of tables, with uncertainty, imputation and sampling.
 
     Any table: pandas, polars and Arrow frames, numpy arrays, paths of CSV, Parquet and Feather
-    files; with numbers, categories, dates and missing cells in any mix.
+    files; with numbers, categories, dates and missing cells in any mix. ``fit`` also takes a folder
+    or a pattern of Parquet files, which may be larger than memory.
 
     Args:
         d: width of tokens and latents; a multiple of ``heads``.
@@ -80,7 +81,9 @@ class VarTJEPA(TableEstimator):
         targets: K, target views per row and step.
         alpha_rec, alpha_gen: weights of −log p(x | s_x) and −log p(w | s_w).
         alpha_kl_sx, alpha_kl_z, alpha_kl_sy: final weights of the three KL terms.
-        epochs: at most so many; "auto": about 1,400 steps, within 10 to 200 epochs.
+        epochs: at most so many; "auto": about 1,400 steps, within 10 to 200 epochs. Of a table that
+            is streamed, an epoch is a window of its rows, and the next one goes on from there.
+        max_steps: at most so many optimiser steps, whatever ``epochs`` says; None: no limit.
         batch_size: rows per step; "auto": a twentieth of the training rows, within 32 to 512.
         learning_rate: AdamW's peak; a warm-up before it, a cosine to 0 after.
         warm_up_share: share of the epochs in which the rate rises.
@@ -160,6 +163,7 @@ class VarTJEPA(TableEstimator):
         alpha_kl_z: float = 1e-6,
         alpha_kl_sy: float = 1e-2,
         epochs: int | Literal["auto"] = "auto",
+        max_steps: int | None = None,
         batch_size: int | Literal["auto"] = "auto",
         learning_rate: float = 1e-3,
         warm_up_share: float = 0.1,
@@ -211,6 +215,7 @@ class VarTJEPA(TableEstimator):
         self.alpha_kl_z = alpha_kl_z
         self.alpha_kl_sy = alpha_kl_sy
         self.epochs = epochs
+        self.max_steps = max_steps
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.warm_up_share = warm_up_share
@@ -405,7 +410,7 @@ class VarTJEPA(TableEstimator):
 
     def _training_settings(self, rows: int) -> TrainingSettings:
         settings = super()._training_settings(rows)
-        anneal = self.anneal_share * settings.epochs
+        anneal = self.anneal_share * length_of(settings, rows)
         return replace(settings, anneal_epochs=(anneal, anneal, anneal))
 
     def _weights(self) -> ElboWeights:

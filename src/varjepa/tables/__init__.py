@@ -3,6 +3,7 @@
 from varjepa.tables.codec import TableCodec
 from varjepa.tables.encoded import EncodedTable, UnitTable
 from varjepa.tables.features import Feature, Marginal
+from varjepa.tables.many_files import TableFiles
 from varjepa.tables.reading import read_table
 from varjepa.tables.scaling import SCALINGS, Scaling
 from varjepa.tables.schema import KINDS, Column, Kind, TableSchema, infer_schema
@@ -18,6 +19,7 @@ __all__ = [
     "Marginal",
     "Scaling",
     "TableCodec",
+    "TableFiles",
     "TableSchema",
     "UnitTable",
     "check_extension",

@@ -22,10 +22,9 @@ from varjepa.tables.features import (
     Feature,
     Marginal,
     NumericFeature,
-    fit_categorical,
-    fit_numeric,
     read_parts,
 )
+from varjepa.tables.fitting import Fitted, fit_columns
 from varjepa.tables.instants import ELAPSED, Instants
 from varjepa.tables.levels import category_text
 from varjepa.tables.quoting import listed, quoted
@@ -33,7 +32,8 @@ from varjepa.tables.reading import read_table
 from varjepa.tables.remarks import Remarks
 from varjepa.tables.restoring import restore_instants, restore_levels, restore_numbers
 from varjepa.tables.scaling import Scaler, Scaling, check_scaling
-from varjepa.tables.schema import Column, Kind, TableSchema, infer_schema
+from varjepa.tables.schema import Blocks, Column, Kind, TableSchema
+from varjepa.tables.summaries import Room
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,26 +70,32 @@ class TableCodec:
 
         ``max_levels`` keeps only a column's most frequent levels; the others encode as MISSING.
         """
-        check_scaling(scaling)
-        if max_levels is not None and max_levels < 1:
-            raise InputError(f"max_levels must be at least 1, not {max_levels}")
         table = read_table(table)
-        schema = infer_schema(table, overrides)
-        numeric: list[NumericFeature] = []
-        categorical: list[CategoricalFeature] = []
-        remarks = Remarks()
-        for column in schema.columns:
-            data = table[column.name]
-            if column.kind == "categorical":
-                categorical.append(fit_categorical(column, data, max_levels))
-            else:
-                parts = read_parts(column, data)
-                remarks.infinite[column.name] = parts.infinite
-                numeric += fit_numeric(column, parts, scaling)
-        remarks.warn(stacklevel=2)
-        codec = cls(schema, scaling, tuple(numeric), tuple(categorical))
-        _refuse_equal_names(codec.features)
-        return codec
+        fitted = _fit(
+            table.schema, table.num_rows, lambda names: iter([table.select(names)]),
+            overrides, scaling, max_levels,
+        )  # fmt: skip
+        fitted.remarks.warn(stacklevel=2)
+        return cls(fitted.schema, scaling, fitted.numeric, fitted.categorical)
+
+    @classmethod
+    def fit_blocks(
+        cls,
+        schema: pa.Schema,
+        rows: int,
+        blocks: Blocks,
+        overrides: Mapping[str, Kind] | None = None,
+        scaling: Scaling = "min_max",
+        max_levels: int | None = None,
+        room: Room | None = None,
+    ) -> TableCodec:
+        """Learn from ``blocks`` what :meth:`fit` learns from all rows at once.
+
+        With ``room`` memory is bounded, and a table too large for it has quantiles from a sample.
+        """
+        fitted = _fit(schema, rows, blocks, overrides, scaling, max_levels, room)
+        fitted.remarks.warn(stacklevel=2)
+        return cls(fitted.schema, scaling, fitted.numeric, fitted.categorical)
 
     @property
     def features(self) -> tuple[Feature, ...]:
@@ -228,6 +234,25 @@ class TableCodec:
             column = codes[:, j]
             if len(column) and not (column.min() >= 0 and column.max() <= len(category.levels)):
                 raise ValueError(f"codes of {category.column!r} are 0 to {len(category.levels)}")
+
+
+def _fit(
+    schema: pa.Schema,
+    rows: int,
+    blocks: Blocks,
+    overrides: Mapping[str, Kind] | None,
+    scaling: Scaling,
+    max_levels: int | None,
+    room: Room | None = None,
+) -> Fitted:
+    check_scaling(scaling)
+    if max_levels is not None and max_levels < 1:
+        raise InputError(f"max_levels must be at least 1, not {max_levels}")
+    fitted = fit_columns(schema, rows, blocks, overrides, scaling, max_levels, room)
+    _refuse_equal_names(
+        (*(n.feature for n in fitted.numeric), *(c.feature for c in fitted.categorical))
+    )
+    return fitted
 
 
 def _restore_number(

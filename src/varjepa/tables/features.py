@@ -10,9 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from varjepa.tables.instants import CALENDAR_PARTS, as_instants
-from varjepa.tables.levels import Levels, category_text
+from varjepa.tables.levels import Levels
 from varjepa.tables.scaling import Scaler, Scaling
 from varjepa.tables.schema import Column
+from varjepa.tables.summaries import NumberSummary
 from varjepa.tables.values import as_numbers
 
 VALUE = "value"
@@ -112,27 +113,16 @@ def read_parts(column: Column, data: pa.ChunkedArray) -> Parts:
     return Parts(instants.parts(), instants.valid)
 
 
-def fit_numeric(column: Column, parts: Parts, scaling: Scaling) -> list[NumericFeature]:
-    """One feature per part; calendar parts that never vary say nothing and are left out."""
-    missing_share = 1.0 - float(parts.valid.mean())
-    fitted = []
-    for part, values in parts.values.items():
-        known = values[parts.valid]
-        if part in CALENDAR_PARTS and (not len(known) or known.min() == known.max()):
-            continue
-        scaler = Scaler.fit(known, column.is_integer or column.unit is not None, scaling)
-        marginal = Marginal(missing_share, _quantiles(scaler.to_unit(known)))
-        fitted.append(NumericFeature(column.name, part, scaler, marginal))
-    return fitted
-
-
-def fit_categorical(
-    column: Column, data: pa.ChunkedArray, max_levels: int | None
-) -> CategoricalFeature:
-    text = category_text(data, column.type)
-    return CategoricalFeature(
-        column.name, Levels.fit(text, max_levels), text.null_count / len(text)
-    )
+def fit_part(
+    column: Column, part: str, numbers: NumberSummary, missing_share: float, scaling: Scaling
+) -> NumericFeature | None:
+    """One part of a column; a calendar part that never varies says nothing and is left out."""
+    if part in CALENDAR_PARTS and numbers.low == numbers.high:
+        return None
+    known = numbers.take_kept()
+    scaler = Scaler.fit(known, column.is_integer or column.unit is not None, scaling)
+    marginal = Marginal(missing_share, _quantiles(scaler.to_unit(known)))
+    return NumericFeature(column.name, part, scaler, marginal)
 
 
 def _quantiles(unit: NDArray[np.float64]) -> tuple[float, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,12 @@ _INT32 = np.iinfo(np.int32)
 _INT64 = np.iinfo(np.int64)
 _CALENDAR_DAYS = 2**31
 """Days beyond which there is no calendar: what a date32 can hold, 5.8 million years."""
+
+_ISO_TYPES = (
+    pa.date32(),
+    *(pa.timestamp(unit, zone) for unit in ("s", "us", "ns") for zone in (None, "UTC")),
+)
+"""What text of dates and times is tried as, the coarsest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +98,38 @@ def instants_to_arrow(instants: Instants) -> pa.Array:
     return pa.array(counts, mask=holes).cast(pa.timestamp(instants.unit))
 
 
+def iso_unit(texts: Iterable[pa.ChunkedArray], name: str) -> str:
+    """The unit of the coarsest type that reads every cell of every block."""
+    kinds = _ISO_TYPES
+    for text in texts:
+        text = undictionary(text)
+        kinds = tuple(kind for kind in kinds if _is_read_as(text, kind))
+        if not kinds:
+            raise _not_iso(text, name)
+    return "D" if pa.types.is_date(kinds[0]) else str(kinds[0].unit)
+
+
 def _parse(text: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     """The coarsest type that reads every cell, so that dates come back as dates."""
-    reason: pa.ArrowInvalid | None = None
-    for kind in (
-        pa.date32(),
-        *(pa.timestamp(unit, zone) for unit in ("s", "us", "ns") for zone in (None, "UTC")),
-    ):
-        try:
+    for kind in _ISO_TYPES:
+        if _is_read_as(text, kind):
             return text.cast(kind)
-        except pa.ArrowInvalid as error:
-            reason = error
-    raise InputError(
+    raise _not_iso(text, name)
+
+
+def _is_read_as(text: pa.ChunkedArray, kind: pa.DataType) -> bool:
+    try:
+        text.cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _not_iso(text: pa.ChunkedArray, name: str) -> InputError:
+    return InputError(
         f"column {quoted(name)} holds text that is not ISO 8601 dates or times, such as "
         f"{quoted(_first_unreadable(text))}"
-    ) from reason
+    )
 
 
 def _first_unreadable(text: pa.ChunkedArray) -> str:

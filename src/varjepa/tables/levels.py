@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from varjepa.tables.arrow_types import is_plain_number, is_text, value_type
+from varjepa.tables.summaries import LevelSummary
 from varjepa.tables.values import as_text, drop_zero_decimals
 
 BOOLEAN_SPELLINGS = (("true", "false"), ("True", "False"), ("TRUE", "FALSE"), ("1", "0"))
@@ -28,14 +29,19 @@ class Levels:
     @classmethod
     def fit(cls, text: pa.ChunkedArray, max_levels: int | None = None) -> Levels:
         """All distinct texts, or the ``max_levels`` most frequent (ties: first in sorted order)."""
-        found = pc.value_counts(text.drop_null())
-        table = pa.table({"text": found.field("values"), "count": found.field("counts")})
-        if max_levels is not None and len(table) > max_levels:
+        found = LevelSummary()
+        found.add(text)
+        return cls.of_counts(found.counts(), max_levels)
+
+    @classmethod
+    def of_counts(cls, counts: pa.Table, max_levels: int | None = None) -> Levels:
+        """The same of a ``text`` and a ``count`` of each level."""
+        if max_levels is not None and len(counts) > max_levels:
             by_count = [("count", "descending"), ("text", "ascending")]
-            table = table.take(pc.sort_indices(table, by_count)[:max_levels])
-        table = table.sort_by("text")
-        texts = table["text"].combine_chunks().cast(pa.large_string())
-        return cls(texts, tuple(table["count"].to_pylist()))
+            counts = counts.take(pc.sort_indices(counts, by_count)[:max_levels])
+        counts = counts.sort_by("text")
+        texts = counts["text"].combine_chunks().cast(pa.large_string())
+        return cls(texts, tuple(counts["count"].to_pylist()))
 
     def __len__(self) -> int:
         return len(self.counts)

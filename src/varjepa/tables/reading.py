@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from varjepa.errors import InputError
 from varjepa.tables.objects import from_objects
 from varjepa.tables.quoting import listed, quoted, shortened
-from varjepa.tables.table_files import read_file
+from varjepa.tables.table_files import read_file, refuse_address
 
 _REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """What a conversion to Arrow raises when a column holds something it does not know."""
@@ -41,6 +41,7 @@ def read_table(source: Any) -> pa.Table:
         ['x0', 'x1']
     """
     if isinstance(source, str | os.PathLike):
+        refuse_address(os.fspath(source))
         return _tidy(_drop_index(read_file(Path(source))))
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])

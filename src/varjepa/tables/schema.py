@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-import numpy as np
 import pyarrow as pa
 
 from varjepa.errors import InputError
 from varjepa.tables.arrow_types import is_instant, is_span, is_text, refuse_unsupported, value_type
-from varjepa.tables.instants import as_instants
+from varjepa.tables.instants import as_instants, iso_unit
 from varjepa.tables.quoting import quoted
-from varjepa.tables.values import Numbers, as_numbers, parse_numbers
+from varjepa.tables.summaries import NumberSummary
+from varjepa.tables.values import as_numbers, parse_numbers
 
 Kind = Literal["numeric", "categorical", "datetime"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-_EXACT_WHOLE = 2.0**53
+Blocks = Callable[[Sequence[str]], Iterator[pa.Table]]
+"""Some columns of all rows, a block at a time, from the beginning whenever it is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,57 +64,77 @@ def infer_schema(table: pa.Table, overrides: Mapping[str, Kind] | None = None) -
     categorical; text is numeric if every value that is there is a number (so codes with leading
     zeros, such as postcodes, want an override). ``overrides`` decides by name instead.
     """
-    overrides = dict(overrides or {})
-    if not table.num_columns:
+    check_columns(table.schema, table.num_rows, overrides)
+    drafts = draft_columns(table.schema, lambda names: iter([table.select(names)]), overrides)
+    return TableSchema(tuple(_completed(draft, table[draft.name]) for draft in drafts))
+
+
+def check_columns(schema: pa.Schema, rows: int, overrides: Mapping[str, Kind] | None) -> None:
+    """Refuse a table without cells, and overrides of what is not there."""
+    if not len(schema):
         raise InputError("the table has no columns")
-    if not table.num_rows:
+    if not rows:
         raise InputError("the table has no rows")
-    for name, kind in overrides.items():
-        if name not in table.column_names:
+    for name, kind in (overrides or {}).items():
+        if name not in schema.names:
             raise InputError(f"there is no column {quoted(name)} to treat as {kind}")
         if kind not in KINDS:
             raise InputError(
                 f"column {quoted(name)} must be one of {', '.join(KINDS)}, not {quoted(kind)}"
             )
-    return TableSchema(
-        tuple(
-            _column(name, table[name], overrides.get(name) or _kind(name, table[name]))
-            for name in table.column_names
-        )
-    )
 
 
-def _kind(name: str, data: pa.ChunkedArray) -> Kind:
-    kind = data.type
-    refuse_unsupported(name, kind)
+def draft_columns(
+    schema: pa.Schema, blocks: Blocks, overrides: Mapping[str, Kind] | None = None
+) -> tuple[Column, ...]:
+    """Columns of which everything is known but whether their numbers are whole.
+
+    Only text is read for it, and of that no more than it takes: a column is a category from its
+    first cell on that is no number.
+    """
+    drafts = []
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        refuse_unsupported(name, kind)
+        chosen = (overrides or {}).get(name) or _kind(name, kind, blocks)
+        unit = _unit(name, kind, blocks) if chosen == "datetime" else None
+        drafts.append(Column(name, chosen, kind, unit=unit))
+    return tuple(drafts)
+
+
+def complete_column(draft: Column, numbers: NumberSummary) -> Column:
+    """A drafted numeric column once all its numbers have been seen."""
+    return replace(draft, is_integer=numbers.is_whole and not is_span(value_type(draft.type)))
+
+
+def _kind(name: str, kind: pa.DataType, blocks: Blocks) -> Kind:
     if is_text(kind):
-        return "numeric" if _is_text_of_numbers(data) else "categorical"
+        return "numeric" if _is_text_of_numbers(name, blocks) else "categorical"
     if pa.types.is_boolean(kind) or pa.types.is_dictionary(kind):
         return "categorical"
     return "datetime" if is_instant(kind) else "numeric"
 
 
-def _column(name: str, data: pa.ChunkedArray, kind: Kind) -> Column:
-    """Read the column once as what it is said to be; what cannot be read so is refused here."""
-    refuse_unsupported(name, data.type)
-    if kind == "categorical":
-        return Column(name, kind, data.type)
-    if kind == "datetime":
-        return Column(name, kind, data.type, unit=as_instants(data, name).unit)
-    numbers = as_numbers(data, name)
-    is_integer = _is_whole(numbers) and not is_span(value_type(data.type))
-    return Column(name, kind, data.type, is_integer=is_integer)
-
-
-def _is_text_of_numbers(data: pa.ChunkedArray) -> bool:
+def _is_text_of_numbers(name: str, blocks: Blocks) -> bool:
     """Whether some cell is a number and none is anything else."""
-    parsed, offender = parse_numbers(data)
-    return offender is None and parsed.null_count < len(parsed)
+    is_number = False
+    for block in blocks([name]):
+        parsed, offender = parse_numbers(block[name])
+        if offender is not None:
+            return False
+        is_number = is_number or parsed.null_count < len(parsed)
+    return is_number
 
 
-def _is_whole(numbers: Numbers) -> bool:
-    if numbers.values.dtype.kind in "iu":
-        return True
-    values = numbers.values[numbers.valid]
-    small = np.abs(values) < _EXACT_WHOLE
-    return bool(len(values) and (small & (np.rint(values) == values)).all())
+def _unit(name: str, kind: pa.DataType, blocks: Blocks) -> str:
+    if not is_text(value_type(kind)):
+        return as_instants(pa.chunked_array([], kind), name).unit
+    return iso_unit((block[name] for block in blocks([name])), name)
+
+
+def _completed(draft: Column, data: pa.ChunkedArray) -> Column:
+    """Read the column as what it is said to be; what cannot be read so is refused here."""
+    if draft.kind != "numeric":
+        return draft
+    numbers, found = as_numbers(data, draft.name), NumberSummary()
+    found.add(numbers.values, numbers.valid)
+    return complete_column(draft, found)

@@ -27,7 +27,7 @@ from varjepa.tables.stream_parquet import (
     parquet_fingerprint,
     parquet_schema,
 )
-from varjepa.tables.table_files import explained, extension_of
+from varjepa.tables.table_files import explained, extension_of, refuse_address
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _UNSEEN = (".", "_")
@@ -80,6 +80,7 @@ def find_tables(
     ``apart_from``: a folder that is written to, whose files are no input wherever it lies.
     """
     text = os.fspath(source)
+    refuse_address(text)
     path = Path(text)
     if path.is_dir():
         found = [(p.relative_to(path), p) for p in _parquet_files(path)]

@@ -18,6 +18,9 @@ from varjepa.tables.quoting import quoted
 from varjepa.tables.values import MISSING_WORDS
 
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+"""Such as s3://bucket/name, of which a Path keeps only one slash; not C:/name."""
+
 _RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 
 
@@ -26,6 +29,16 @@ def read_file(path: Path) -> pa.Table:
     read = _READERS[extension_of(path)]
     with explained(path):
         return read(path)
+
+
+def refuse_address(text: str) -> None:
+    """Files are read through the system, which knows no buckets."""
+    if _ADDRESS.match(text) and not Path(text).exists():
+        whole = text if "://" in text else text.replace(":/", "://", 1)
+        raise InputError(
+            f"{whole} is an address, not a path; mount it as a folder, or copy its files, and give "
+            "their path"
+        )
 
 
 @contextmanager

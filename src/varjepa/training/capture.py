@@ -20,6 +20,7 @@ from varjepa.models.rows import Rows
 from varjepa.training.distributed import ALONE, Team
 from varjepa.training.objectives import Objective
 from varjepa.training.settings import TrainingSettings
+from varjepa.training.sources import RowSource, as_source
 from varjepa.training.steps import StepInputs, Stepper
 
 Room = tuple[int, int]
@@ -175,12 +176,13 @@ def room_for(sizes: tuple[int, int], features: int, masks: MaskSettings) -> Room
 
 def make_stepper(
     objective: Objective,
-    rows: Rows,
+    rows: Rows | RowSource,
     settings: TrainingSettings,
     seed: int,
     team: Team = ALONE,
 ) -> Stepper:
     """Recorded steps on a GPU unless they are turned off."""
-    if rows.num.device.type == "cuda" and settings.capture:
-        return CapturedStepper(objective, rows, settings, seed, team)
-    return Stepper(objective, rows, settings, seed, team)
+    source = as_source(rows)
+    if source.rows.num.device.type == "cuda" and settings.capture:
+        return CapturedStepper(objective, source, settings, seed, team)
+    return Stepper(objective, source, settings, seed, team)

@@ -17,6 +17,8 @@ class TrainingSettings:
 
     epochs: int = 40
     """most epochs to train"""
+    max_steps: int | None = None
+    """most optimiser steps; the epoch in which they are used up ends there"""
     batch: int = 512
     """rows per step; the last step of an epoch takes what is left"""
     learning_rate: float = 1e-3
@@ -44,3 +46,5 @@ class TrainingSettings:
         for name in ("epochs", "batch", "check_every", "patience", "max_bad_steps"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.max_steps is not None and self.max_steps < 1:
+            raise ValueError(f"max_steps must be at least 1, not {self.max_steps}")

@@ -10,8 +10,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from varjepa.training.settings import TrainingSettings
-
 Record = dict[str, Any]
 """One epoch of the history; JSON-able."""
 
@@ -38,9 +36,9 @@ class TrainingState:
         """The epoch to finish next: 1, 2, …"""
         return len(self.history) + 1
 
-    def is_over(self, settings: TrainingSettings) -> bool:
+    def is_over(self, epochs: int, patience: int) -> bool:
         """Whether there is nothing left to train."""
-        return self.epoch > settings.epochs or self.looks_without_gain >= settings.patience
+        return self.epoch > epochs or self.looks_without_gain >= patience
 
     def judge(self, score: float, model: nn.Module, noise: float = 0.0) -> None:
         """Keep the weights if no earlier look was better by ``noise`` or more."""

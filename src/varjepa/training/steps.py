@@ -23,6 +23,7 @@ from varjepa.training.objectives import Objective
 from varjepa.training.optimiser import make_optimiser, moments_of, restore_moments, set_rate
 from varjepa.training.schedules import KlAnnealing, warm_up_cosine
 from varjepa.training.settings import TrainingSettings
+from varjepa.training.sources import RowSource, as_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +80,24 @@ class Stepper:
     def __init__(
         self,
         objective: Objective,
-        rows: Rows,
+        rows: Rows | RowSource,
         settings: TrainingSettings,
         seed: int,
         team: Team = ALONE,
     ) -> None:
-        self.objective, self.rows, self.settings, self.team = objective, rows, settings, team
-        self.device = rows.num.device
+        self.objective, self.settings, self.team = objective, settings, team
+        self.source = as_source(rows)
+        self.rows = self.source.rows
+        self.device = self.rows.num.device
         self.optimiser = make_optimiser(objective.model, settings, self.device)
         self.streams = Streams.of(seed, self.device)
         self.tally = Tally(("loss", *objective.names), self.device)
         self.guard = StepGuard(self.device)
-        self.batch = min(settings.batch, len(rows))
-        self.steps_per_epoch = -(-len(rows) // self.batch)
+        self.batch = min(settings.batch, len(self.rows))
+        self.steps_per_epoch = -(-len(self.rows) // self.batch)
         self.total = settings.epochs * self.steps_per_epoch
+        if settings.max_steps is not None:
+            self.total = min(self.total, settings.max_steps)
         self.done = 0
         # of the latest step, in one place: a recording writes where it was recorded
         self.row_loss = torch.zeros(self.batch, device=self.device)  # (B,)
@@ -106,6 +111,7 @@ class Stepper:
         """Decide the order of the rows, the mask sizes and the schedule of the next epoch."""
         # to begin it again, from a checkpoint inside it
         self.begun_from = self.streams.order.get_state(), self.streams.sizes.get_state()
+        self.source.begin_epoch(self.done // self.steps_per_epoch)
         order = torch.randperm(len(self.rows), generator=self.streams.order)
         self.order = order.to(self.device)
         steps = range(self.steps_per_epoch)
@@ -137,6 +143,16 @@ class Stepper:
                 progress=(self.done - 1) / self.total,
             )
         )
+
+    @property
+    def epochs(self) -> int:
+        """Epochs until all steps are taken."""
+        return -(-self.total // self.steps_per_epoch)
+
+    @property
+    def epoch_is_over(self) -> bool:
+        """Whether the epoch has no further step; the last one may end early."""
+        return self.place == self.steps_per_epoch or self.done == self.total
 
     def batch_index(self, place: int) -> Tensor:
         """Rows of the epoch's batch number ``place``.  # (B,), fewer at the end"""
@@ -216,6 +232,7 @@ class Stepper:
 
     def close(self) -> None:
         """End the threads and drop the last step's gradients."""
+        self.source.close()
         self.optimiser.zero_grad()
         if self.threads is not None:
             self.threads.close()

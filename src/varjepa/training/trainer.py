@@ -20,6 +20,7 @@ from varjepa.training.keeping import keeping
 from varjepa.training.objectives import Objective
 from varjepa.training.selection import Selection
 from varjepa.training.settings import TrainingSettings
+from varjepa.training.sources import SAMPLE, RowSource, as_source
 from varjepa.training.state import Record, TrainingState, snapshot
 from varjepa.training.steps import Stepper
 
@@ -37,7 +38,7 @@ class TrainingResult:
 
 def train(
     objective: Objective,
-    rows: Rows,
+    rows: Rows | RowSource,
     settings: TrainingSettings,
     selection: Selection,
     seed: int,
@@ -55,31 +56,32 @@ def train(
     processes of a ``team`` call this with the same arguments and end with the same weights.
     """
     model = objective.model
+    source = as_source(rows, row_numbers)
     state = TrainingState(best=snapshot(model))
     with (
-        make_stepper(objective, rows, settings, seed, team) as stepper,
+        make_stepper(objective, source, settings, seed, team) as stepper,
         keeping(checkpoints, past, stepper, state, team) as keeper,
     ):
         for record in state.history:  # of the epochs before the checkpoint
             on_epoch(record)
-        while not state.is_over(settings):
+        while not state.is_over(stepper.epochs, settings.patience):
             model.train()
             if stepper.done == len(state.history) * stepper.steps_per_epoch:
                 state.clock = time.perf_counter()
                 stepper.begin_epoch()
-            while stepper.place < stepper.steps_per_epoch:
+            while not stepper.epoch_is_over:
                 stepper.step()
                 if stepper.looks_bad():
-                    raise InputError(_not_finite(stepper, row_numbers))
+                    raise InputError(_not_finite(stepper))
                 on_step(stepper.done, stepper.total)
                 keeper.after_step()
 
             look: Record = {}
-            if state.epoch % settings.check_every == 0 or state.epoch == settings.epochs:
+            if state.epoch % settings.check_every == 0 or stepper.done == stepper.total:
                 model.eval()
                 with keeper.looking():
                     score = team.leaders_number(selection.score(objective))
-                    active = look_for_collapse(objective, rows, team).active_units
+                    active = look_for_collapse(objective, source.sample, team).active_units
                 look = {
                     selection.name: score if math.isfinite(score) else None,
                     "active_units": active,
@@ -103,14 +105,14 @@ def train(
         state.best_epoch,
         state.best_score,
         state.history,
-        look_for_collapse(objective, rows, team),
+        look_for_collapse(objective, source.sample, team),
         skipped,
     )
 
 
 def look_for_collapse(objective: Objective, rows: Rows, team: Team = ALONE) -> CollapseReport:
     """Run the alarm on the first rows."""
-    few = take_rows(rows, slice(0, 1024))
+    few = take_rows(rows, slice(0, SAMPLE))
     cells = torch.cat([few.num, few.cat.to(few.num.dtype)], dim=1)
     if few.observed is not None:
         cells = cells.masked_fill(~few.observed, math.nan)
@@ -129,10 +131,9 @@ def _nan_range(cells: Tensor) -> Tensor:
     return (highest - lowest).clamp_min(0)
 
 
-def _not_finite(stepper: Stepper, row_numbers: Tensor | None) -> str:
+def _not_finite(stepper: Stepper) -> str:
     """Why training gave up, with the latest batch's rows whose loss is not finite."""
-    index = stepper.batch_index(stepper.place - 1).cpu()
-    places = index if row_numbers is None else row_numbers.cpu()[index]
+    places = stepper.source.places(stepper.batch_index(stepper.place - 1).cpu())
     bad = places[~stepper.row_loss.cpu().isfinite()[: len(places)]]
     named = ", ".join(str(int(i)) for i in bad[:10]) or "none by itself: the gradient overflowed"
     more = f" and {len(bad) - 10} more" if len(bad) > 10 else ""

@@ -1,0 +1,130 @@
+"""A codec's fit: every column's summary, from blocks of rows; a table in memory is one block.
+
+Text is read first, to know what it is; then all columns once; then, of categories with more levels
+than there is room for, those found frequent are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from varjepa.tables.features import CategoricalFeature, NumericFeature, fit_part, read_parts
+from varjepa.tables.instants import CALENDAR_PARTS
+from varjepa.tables.levels import Levels, category_text
+from varjepa.tables.remarks import Remarks
+from varjepa.tables.scaling import Scaling
+from varjepa.tables.schema import (
+    Blocks,
+    Column,
+    Kind,
+    TableSchema,
+    check_columns,
+    complete_column,
+    draft_columns,
+)
+from varjepa.tables.summaries import LevelSummary, NumberSummary, Room, count_again
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What a codec is made of, and what was odd about the cells."""
+
+    schema: TableSchema
+    numeric: tuple[NumericFeature, ...]
+    categorical: tuple[CategoricalFeature, ...]
+    remarks: Remarks
+
+
+def fit_columns(
+    schema: pa.Schema,
+    rows: int,
+    blocks: Blocks,
+    overrides: Mapping[str, Kind] | None,
+    scaling: Scaling,
+    max_levels: int | None,
+    room: Room | None = None,
+) -> Fitted:
+    """Fit every column; without ``room`` all is exact, at the cost of the memory it takes."""
+    check_columns(schema, rows, overrides)
+    drafts = draft_columns(schema, blocks, overrides)
+    numbers = {c.name: _Numbers(c) for c in drafts if c.kind != "categorical"}
+    categories = [c for c in drafts if c.kind == "categorical"]
+    level_room = None if room is None else room.level_bytes // max(1, len(categories))
+    levels = {c.name: LevelSummary(level_room) for c in categories}
+    sample = _Sample(rows, sum(n.width for n in numbers.values()), room)
+    for block in blocks(schema.names):
+        kept = sample.of(block.num_rows)
+        for name, found in numbers.items():
+            found.add(block[name], kept)
+        for column in categories:
+            levels[column.name].add(category_text(block[column.name], column.type))
+    complete = {name: found.column() for name, found in numbers.items()}
+    return Fitted(
+        TableSchema(tuple(complete.get(c.name, c) for c in drafts)),
+        tuple(f for n in numbers.values() for f in n.features(rows, scaling)),
+        tuple(
+            CategoricalFeature(
+                c.name,
+                Levels.of_counts(_exact_counts(c, levels[c.name], blocks), max_levels),
+                levels[c.name].missing / rows,
+            )
+            for c in categories
+        ),
+        Remarks(infinite={name: found.infinite for name, found in numbers.items()}),
+    )
+
+
+class _Numbers:
+    """A numeric or datetime column in the making."""
+
+    def __init__(self, draft: Column) -> None:
+        self.draft = draft
+        self.width = 1 if draft.unit is None else 1 + len(CALENDAR_PARTS)
+        self.parts: dict[str, NumberSummary] = {}
+        self.valid = self.infinite = 0
+
+    def add(self, data: pa.ChunkedArray, kept: NDArray[np.bool_] | None) -> None:
+        found = read_parts(self.draft, data)
+        self.valid += int(found.valid.sum())
+        self.infinite += found.infinite
+        for part, values in found.values.items():
+            self.parts.setdefault(part, NumberSummary()).add(values, found.valid, kept)
+
+    def column(self) -> Column:
+        if self.draft.kind != "numeric":
+            return self.draft
+        return complete_column(self.draft, next(iter(self.parts.values())))
+
+    def features(self, rows: int, scaling: Scaling) -> list[NumericFeature]:
+        missing_share = 1.0 - self.valid / rows
+        column = self.column()
+        fitted = (fit_part(column, p, n, missing_share, scaling) for p, n in self.parts.items())
+        return [feature for feature in fitted if feature is not None]
+
+
+class _Sample:
+    """Rows whose numbers are kept for quantiles: all that there is room for, drawn evenly.
+
+    The draw depends on the number of rows alone, not on how they come in blocks.
+    """
+
+    def __init__(self, rows: int, width: int, room: Room | None) -> None:
+        self.share = 1.0 if room is None else room.numbers / max(1, rows * width)
+        self.generator = np.random.default_rng(0)
+
+    def of(self, rows: int) -> NDArray[np.bool_] | None:  # (N,)
+        """Which of the next rows are kept; None: all."""
+        return None if self.share >= 1.0 else self.generator.random(rows) < self.share
+
+
+def _exact_counts(column: Column, found: LevelSummary, blocks: Blocks) -> pa.Table:
+    counts = found.counts()
+    if not found.lost:
+        return counts
+    texts = (category_text(block[column.name], column.type) for block in blocks([column.name]))
+    return count_again(counts["text"], texts)

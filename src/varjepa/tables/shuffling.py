@@ -1,0 +1,177 @@
+"""Rows of large files in random order, over and over: what is read when, and the reading itself.
+
+Parquet is entered at its row groups and read forward. So every pass takes the groups in a random
+order and reads a few of them at a time, a stretch of each in turn; whoever holds a window of what
+comes and shuffles it has rows from many places of the table. Any window can be read by itself: it
+is a matter of its place in the sequence and the seed alone.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from varjepa.errors import InputError
+from varjepa.randomness import generator_for
+from varjepa.tables.many_files import TableFiles, naming, refuse_changed
+from varjepa.tables.stream_parquet import group_rows
+from varjepa.tables.table_files import explained
+
+STRETCH = 1 << 13
+"""Rows read of one group before it is another's turn."""
+
+AT_ONCE = 4
+"""Groups that are read in turn; each that is open has a page of every column in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A row group: rows ``start`` to ``stop`` of a file."""
+
+    file: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Some rows of a group, read at one go."""
+
+    group: int
+    start: int
+    stop: int
+
+
+def find_groups(files: TableFiles) -> list[Group]:
+    """All groups that have rows, in the table's order."""
+    groups = []
+    for number, file in enumerate(files.files):
+        with naming(file), explained(file.path):
+            refuse_changed(file)
+            sizes = group_rows(file.path)
+        stops = np.cumsum(sizes).tolist()
+        groups += [
+            Group(number, stop - size, stop)
+            for size, stop in zip(sizes, stops, strict=True)
+            if size
+        ]
+    return groups
+
+
+def shuffled_stretches(groups: list[Group], generator: torch.Generator) -> Iterator[Stretch]:
+    """Every row once: groups in random order, ``AT_ONCE`` of them in turn."""
+    waiting = torch.randperm(len(groups), generator=generator).tolist()[::-1]
+    places: dict[int, int] = {}  # of the open groups, in the order of their turns
+    while waiting or places:
+        while waiting and len(places) < AT_ONCE:
+            number = waiting.pop()
+            places[number] = groups[number].start
+        for number, start in list(places.items()):
+            stop = min(start + STRETCH, groups[number].stop)
+            yield Stretch(number, start, stop)
+            if stop == groups[number].stop:
+                del places[number]
+            else:
+                places[number] = stop
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """The order of one pass, and how many of its rows there are up to the end of each stretch."""
+
+    stretches: list[Stretch]
+    ends: NDArray[np.int64]  # (stretches,)
+
+
+class ShuffledFiles:
+    """All rows but those left out, in a new order every pass; passes follow each other."""
+
+    def __init__(self, files: TableFiles, left_out: NDArray[np.int64], seed: int) -> None:
+        """``left_out``: row numbers, sorted."""
+        self.files, self.left_out, self.seed = files, left_out, seed
+        self.groups = find_groups(files)
+        self._starts = files.starts()
+        self._pass: tuple[int, Pass] | None = None
+        self._open: OrderedDict[int, _Reader] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Rows of one pass."""
+        return self.files.rows - len(self.left_out)
+
+    def read(self, start: int, count: int) -> Iterator[tuple[pa.Table, NDArray[np.int64]]]:
+        """Rows ``start`` to ``start + count`` of the endless sequence, with their row numbers."""
+        while count:
+            number, place = divmod(start, len(self))
+            now = self._order(number)
+            i = int(np.searchsorted(now.ends, place, side="right"))
+            before = int(now.ends[i - 1]) if i else 0
+            rows = self._rows(now.stretches[i])[place - before :][:count]
+            yield from self._read(now.stretches[i].group, rows)
+            start, count = start + len(rows), count - len(rows)
+
+    def _order(self, number: int) -> Pass:
+        if self._pass is None or self._pass[0] != number:
+            generator = generator_for(self.seed, f"order of pass {number}")
+            stretches = list(shuffled_stretches(self.groups, generator))
+            first = self._starts[[self.groups[s.group].file for s in stretches]]
+            ends = np.array([(s.start, s.stop) for s in stretches]) + first[:, None]
+            inside = np.diff(np.searchsorted(self.left_out, ends), axis=1)[:, 0]
+            counts = ends[:, 1] - ends[:, 0] - inside
+            self._pass = number, Pass(stretches, counts.cumsum())
+        return self._pass[1]
+
+    def _rows(self, stretch: Stretch) -> NDArray[np.int64]:
+        """Numbers of a stretch's rows that are not left out."""
+        first = int(self._starts[self.groups[stretch.group].file])
+        start, stop = first + stretch.start, first + stretch.stop
+        low, high = np.searchsorted(self.left_out, (start, stop))
+        return np.delete(np.arange(start, stop), self.left_out[low:high] - start)
+
+    def _read(
+        self, group: int, rows: NDArray[np.int64]
+    ) -> Iterator[tuple[pa.Table, NDArray[np.int64]]]:
+        """Rows of one group by their numbers, which ascend."""
+        number = self.groups[group].file
+        reader = self._open.pop(group, None) or _Reader(self.files, number)
+        self._open[group] = reader
+        while len(self._open) > AT_ONCE:
+            self._open.popitem(last=False)
+        first = int(self._starts[number])
+        with naming(self.files.files[number]):
+            for start, table in reader.take(int(rows[0]) - first, int(rows[-1]) + 1 - first):
+                here = rows[slice(*np.searchsorted(rows - first, (start, start + len(table))))]
+                if len(here):
+                    whole = len(here) == len(table)
+                    yield table if whole else table.take(here - first - start), here
+
+
+class _Reader:
+    """Reads a file forward, from wherever it is entered."""
+
+    def __init__(self, files: TableFiles, number: int) -> None:
+        self.files, self.number = files, number
+        self.place: int | None = None
+        """of the row that comes next; None: not reading yet"""
+        self._blocks: Iterator[pa.Table] = iter(())
+        self._rest: pa.Table | None = None
+
+    def take(self, start: int, stop: int) -> Iterator[tuple[int, pa.Table]]:
+        """Rows of the file in pieces, each with the place of its first."""
+        if self.place is None or not self.place <= start < self.place + STRETCH:
+            names = self.files.schema.names
+            self._blocks = self.files.file_blocks(self.number, names, STRETCH, start)
+            self.place, self._rest = start, None
+        while self.place < stop:
+            block = self._rest if self._rest is not None else next(self._blocks, None)
+            if block is None:
+                raise InputError("it has lost rows while it was read")
+            piece, rest = block.slice(0, stop - self.place), block.slice(stop - self.place)
+            self._rest = rest if len(rest) else None
+            self.place += len(piece)
+            yield self.place - len(piece), piece

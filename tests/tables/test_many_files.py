@@ -1,0 +1,127 @@
+"""Claims about Parquet files as one table.
+
+1. A folder, a pattern and a file give all rows in the order of the files' names; hidden files and
+   what engines leave beside their data are not read.
+2. A column that a file has no value of takes its type from the others.
+3. Nothing there, no rows, other columns, other types, another format, an address, a label column
+   that is not there: one sentence that names the file.
+4. A file that changed, was cut or removed between two readings is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from varjepa.errors import InputError
+from varjepa.tables import read_table
+from varjepa.tables.many_files import TableFiles, are_files
+
+
+def write(folder: Path, name: str, **columns: object) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pa.parquet.write_table(pa.table(columns), path, row_group_size=2)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path, "logs/b.parquet", x=[3, 4, 5], y=["c", None, "e"])
+    write(tmp_path, "logs/a.parquet", x=[1, 2], y=["a", "b"])
+    write(tmp_path, "logs/later/c.parquet", y=["f"], x=[6])  # another order of columns
+    write(tmp_path, "logs/.hidden.parquet", z=[0])
+    write(tmp_path, "logs/_temporary/d.parquet", z=[0])
+    (tmp_path / "logs" / "_SUCCESS").touch()
+    (tmp_path / "logs" / "notes.txt").write_text("not data")
+    return tmp_path / "logs"
+
+
+def x_of(files: TableFiles) -> list[int]:
+    return [x for block in files.blocks(["x"], rows=2) for x in block["x"].to_pylist()]
+
+
+def test_folders_patterns_and_files(folder: Path) -> None:
+    assert x_of(TableFiles.find(folder)) == [1, 2, 3, 4, 5, 6]
+    assert x_of(TableFiles.find(f"{folder}/*.parquet")) == [1, 2, 3, 4, 5]
+    assert x_of(TableFiles.find(folder / "b.parquet")) == [3, 4, 5]
+    files = TableFiles.find(folder, labels="y")
+    assert files.schema.names == ["x"]
+    assert (files.rows, files.cells, files.starts().tolist()) == (6, 6, [0, 2, 5])
+    labels = [y for block in files.blocks(["y"]) for y in block["y"].to_pylist()]
+    assert labels == ["a", "b", "c", None, "e", "f"]
+    assert [are_files(s) for s in (folder, f"{folder}/*.parquet", folder / "b.parquet", 1)] == [
+        True, True, False, False,
+    ]  # fmt: skip
+
+
+def test_an_empty_column_has_the_others_type(tmp_path: Path) -> None:
+    for name, y in (("a", pa.nulls(2)), ("b", pa.array(["u", None])), ("c", pa.nulls(2))):
+        write(tmp_path, f"{name}.parquet", x=[1, 2], y=y)
+    blocks = list(TableFiles.find(tmp_path).blocks(["y"]))
+    assert {block.schema.field("y").type for block in blocks} == {pa.string()}
+    assert pa.concat_tables(blocks)["y"].to_pylist() == [None, None, "u", None, None, None]
+
+
+def test_wrong_files(tmp_path: Path) -> None:
+    def refused(source: object, says: str, labels: str | None = None) -> None:
+        with pytest.raises(InputError, match=says):
+            TableFiles.find(str(source), labels)
+
+    refused(tmp_path, r"holds no \.parquet file")
+    refused(tmp_path / "*.parquet", "no file is called")
+    refused(tmp_path / "none.parquet", "cannot read .*none.parquet: No such file")
+    one = write(tmp_path, "one/a.parquet", x=[1], y=[2])
+    write(tmp_path, "one/b.parquet", x=[1], z=[2])
+    refused(one.parent, r"one/b\.parquet has no column 'y', unlike .*one/a\.parquet")
+    write(tmp_path, "one/b.parquet", x=[1], y=[2], z=[3])
+    refused(one.parent, r"one/a\.parquet has no column 'z', unlike .*one/b\.parquet")
+    write(tmp_path, "one/b.parquet", x=[1], y=["2"])
+    refused(one.parent, r"'y' of .*one/b\.parquet holds string values, and of .*one/a\.parquet int")
+    refused(one, "has no column 'label'", labels="label")
+    refused(write(tmp_path, "l.parquet", label=[1]), "no column besides 'label'", labels="label")
+    write(tmp_path, "empty/a.parquet", x=pa.array([], pa.int64()))
+    refused(tmp_path / "empty", "empty has no rows")
+    (tmp_path / "text.csv").write_text("x\n1\n")
+    refused(tmp_path / "*.csv", r"text\.csv is not a \.parquet file")
+    (tmp_path / "one" / "c.parquet").write_bytes(b"PAR1 nothing PAR1")
+    refused(tmp_path / "one", r"one/c\.parquet is not a complete Parquet file")
+
+
+@pytest.mark.parametrize(
+    "address", ["s3://bucket/x/*.parquet", "gs://b/x.parquet", "file:///x.parquet", "s3:/b/x.csv"]
+)
+def test_addresses_are_refused(address: str) -> None:
+    for read in (read_table, TableFiles.find):
+        with pytest.raises(InputError, match=r"://.* is an address, not a path; mount it"):
+            read(address)
+
+
+def cut_off(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def other_rows(path: Path) -> None:
+    write(path.parent, path.name, x=[3, 4, 6], y=["c", None, "e"])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (Path.unlink, r"cannot read .*b\.parquet: No such file"),
+        (cut_off, r"b\.parquet: it has changed since it was first read"),
+        (other_rows, r"b\.parquet: it has changed since it was first read"),
+    ],
+)
+def test_a_file_that_is_not_what_it_was(
+    folder: Path, spoil: Callable[[Path], None], says: str
+) -> None:
+    files = TableFiles.find(folder)
+    assert x_of(files)
+    spoil(folder / "b.parquet")
+    with pytest.raises(InputError, match=says):
+        x_of(files)

@@ -20,10 +20,11 @@ import pytest
 from tests.experiments.test_simulation_findings import paper_rows
 from tests.experiments.tiny import TINY, sim_under_any_name
 from tests.report.test_study_page import defaults_row, run
-from varjepa.cli import paper, studies
+from varjepa.cli import beyond, paper, studies
 from varjepa.datasets.loading import Whereabouts
 from varjepa.experiments import everything
 from varjepa.experiments.defaults import DefaultsSettings, open_defaults
+from varjepa.experiments.labels import reproduce_labels
 from varjepa.experiments.pretraining import FULL, QUICK
 from varjepa.experiments.settings import SimulationSettings
 from varjepa.experiments.simulation import open_results
@@ -70,6 +71,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     monkeypatch.setattr(studies, "reproduce_defaults", defaults)
     for name in ("downstream", "uncertainty", "sensitivity"):
         monkeypatch.setattr(paper, f"reproduce_{name}", tabular(name))
+    monkeypatch.setattr(beyond, "reproduce_labels", tabular("labels"))
     monkeypatch.setattr(everything, "load_dataset", lambda name: noted.append(("load", name)))
     places = {"mnist": Whereabouts("not here")}
     monkeypatch.setattr(
@@ -81,7 +83,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 def test_the_studies_share_what_is_trained(tmp_path: Path, calls: Calls, capsys: Captured) -> None:
     assert run("reproduce", "all", "--out", tmp_path, "--device", "cpu") == 0
     names = [name for name, _ in calls]
-    studied = ["simulation", "defaults", "downstream", "downstream"]
+    studied = ["simulation", "defaults", "downstream", "downstream", "labels"]
     assert names == ["load", *studied, "uncertainty", "uncertainty", "sensitivity"]
     assert calls[0] == ("load", "mnist")  # what is not here is fetched before anything runs
     assert calls[1][1] == (10, 5)
@@ -92,10 +94,13 @@ def test_the_studies_share_what_is_trained(tmp_path: Path, calls: Calls, capsys:
     assert list(first.settings) == ["paper", "ours"]
     assert list(seeds.datasets) == ["adult", "credit_default", "sim"]
     assert (seeds.embeddings, list(seeds.representations)) == (3, ["var_t_jepa"])
-    ranked, several = calls[5][1], calls[6][1]
+    few = calls[5][1]
+    assert (set(few.datasets), list(few.settings)) == (set(first.datasets), ["paper", "ours"])
+    assert (few.runs, list(few.sizes), few.scale) == (5, [50, 100, 200, 500, 1000], FULL)
+    ranked, several = calls[6][1], calls[7][1]
     assert (set(ranked.datasets), ranked.embeddings) == ({"sim", "mnist"}, 1)
     assert (list(several.datasets), several.embeddings) == (["sim"], 3)
-    assert sum(map(len, calls[7][1].columns.values())) == 14
+    assert sum(map(len, calls[8][1].columns.values())) == 14
     # every embedding of the uncertainty study is one of the downstream study
     for plan in (ranked, several):
         before = first if plan.embeddings == 1 else seeds
@@ -103,8 +108,9 @@ def test_the_studies_share_what_is_trained(tmp_path: Path, calls: Calls, capsys:
         assert list(plan.settings) == list(before.settings)
         assert (plan.embeddings, plan.scale) == (before.embeddings, before.scale)
     tables = {"simulation.md", "defaults.md", "downstream.md", "uncertainty.md", "sensitivity.md"}
-    assert tables | {"report.html"} <= {path.name for path in tmp_path.iterdir()}
-    assert "1 of 7: simulation" in capsys.readouterr().out
+    tables |= {"low_labels.md", "reproduction.md", "report.html"}
+    assert tables <= {path.name for path in tmp_path.iterdir()}
+    assert "1 of 8: simulation" in capsys.readouterr().out
 
 
 def test_quick_and_datasets_reach_every_study(tmp_path: Path, calls: Calls) -> None:
@@ -114,17 +120,18 @@ def test_quick_and_datasets_reach_every_study(tmp_path: Path, calls: Calls) -> N
         "simulation",
         "defaults",
         "downstream",
+        "labels",
         "uncertainty",
         "sensitivity",
     ]
     assert calls[0][1] == (6, 2)
-    assert calls[1][1] == (["sim"], 1, studies.QUICK_EPOCHS)
+    assert calls[1][1] == (["sim"], 1, 2)
     assert all(plan.scale == QUICK for _, plan in calls[2:])
     assert list(calls[2][1].datasets) == ["adult", "sim"]
     calls.clear()
     only = ["--out", tmp_path / "b", "--device", "cpu", "--datasets", "EL", "--settings", "ours"]
     assert run("reproduce", "all", *only) == 0
-    assert [name for name, _ in calls] == ["simulation", "downstream"]
+    assert [name for name, _ in calls] == ["simulation", "downstream", "labels"]
     assert calls[1][1].datasets == ["electricity"]
     assert calls[1][1].settings == ["ours"]
 
@@ -148,7 +155,9 @@ def test_wrong_options_start_nothing(
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("name", ["sensitivity.json", "uncertainty_rows.json", "defaults.json"])
+@pytest.mark.parametrize(
+    "name", ["sensitivity.json", "uncertainty_rows.json", "low_labels.json", "defaults.json"]
+)
 def test_a_file_that_the_last_study_would_refuse(
     tmp_path: Path, calls: Calls, capsys: Captured, name: str
 ) -> None:
@@ -172,7 +181,8 @@ def test_an_interruption_and_the_same_command_again(
     assert error.endswith("and the same command goes on from there")
     assert len(error.splitlines()) == 1
     assert not (tmp_path / "report.html").exists()
-    assert [name for name, _ in calls] == ["simulation", "defaults", "downstream", "downstream"]
+    before = ["simulation", "defaults", "downstream", "downstream", "labels"]
+    assert [name for name, _ in calls] == before
     calls.clear()
     assert run(*command) == 0
     assert [name for name, _ in calls][-2:] == ["uncertainty", "uncertainty"]
@@ -196,7 +206,7 @@ def test_finished_studies_compute_nothing(tmp_path: Path, monkeypatch: pytest.Mo
             for r in range(2)
         ]
     )
-    quick = DefaultsSettings(epochs=studies.QUICK_EPOCHS)
+    quick = studies.QUICK_DEFAULTS
     both = [
         {**defaults_row("sim"), "selected_by": by, "fit_seconds": 1.0}
         for by in ("held-out objective", "filtered accuracy")
@@ -210,6 +220,7 @@ def test_finished_studies_compute_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("varjepa.experiments.defaults.judge_defaults", never)
     for name in ("downstream", "uncertainty", "sensitivity"):
         monkeypatch.setattr(paper, f"reproduce_{name}", lambda *_: None)
+    monkeypatch.setattr(beyond, "reproduce_labels", lambda *_: None)
     before = (tmp_path / "simulation.json").read_bytes()
     command = ["--out", tmp_path, "--device", "cpu", "--quick", "--datasets", "sim"]
     assert run("reproduce", "all", *command) == 0
@@ -230,6 +241,7 @@ def test_no_embedding_is_trained_twice(
     monkeypatch.setattr("varjepa.experiments.embeddings.fit_on_all_rows", train)
     for name, study in TABULAR.items():
         monkeypatch.setattr(paper, name, study)
+    monkeypatch.setattr(beyond, "reproduce_labels", reproduce_labels)
     monkeypatch.setattr(paper, "QUICK", TINY)
     monkeypatch.setattr(paper, "QUICK_PREDICTORS", ["linear_probe"])
     monkeypatch.setattr(paper, "QUICK_RUNS", 1)

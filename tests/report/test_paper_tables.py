@@ -3,7 +3,7 @@
 1. Without any row every cell of the paper is shown as missing, with the paper's number beside.
 2. A cell shows ours, the paper's, and the difference in standard deviations; ✓ marks what reaches
    the paper, and what is not in the paper stands alone.
-3. Findings count only the cells that are there.
+3. Goals, pre-training seeds and costs stand beside the tables.
 4. The uncertainty tables print the shared classifier's error; figures are drawn from rows alone,
    are well-formed SVG, and the same rows give the same file.
 """
@@ -17,12 +17,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from varjepa.experiments.downstream_findings import (
-    Summary,
-    deviations,
-    downstream_findings,
-    is_reached,
-)
+from varjepa.experiments.summaries import Summary, deviations
 from varjepa.experiments.uncertainty import PAPER_SCORES, SHARED_SCORES
 from varjepa.report.beside import beside, short
 from varjepa.report.downstream import downstream_report
@@ -61,7 +56,6 @@ def test_without_rows_everything_is_missing() -> None:
 
 def test_a_cell_shows_both_and_how_far_apart_they_are() -> None:
     ours = Summary(0.86, 0.003, 10_000)
-    assert ours.binomial == pytest.approx(0.00347, abs=1e-5)
     # √(.003² + .004² + 2 · .00347²) = .007
     assert deviations(ours, (0.853, 0.004)) == pytest.approx(1.0, abs=0.01)
     assert beside(ours, (0.853, 0.004)) == ".860 ± .0030 (+1.0) ✓<br>*.853 ± .0040*"
@@ -70,13 +64,6 @@ def test_a_cell_shows_both_and_how_far_apart_they_are() -> None:
     assert beside(None, (0.9, None)) == "missing<br>*.900*"
     assert beside(None, None) == ""
     assert (short(None), short(-0.25), short(1.5)) == ("–", "-.250", "1.500")
-
-
-def test_reaching_allows_the_larger_of_two_slacks() -> None:
-    ours = Summary(0.5, 0.0, 100)  # binomial .05
-    assert is_reached(ours, (0.6, 0.01))
-    assert not is_reached(ours, (0.61, 0.01))
-    assert is_reached(ours, (0.61, 0.12))
 
 
 def test_the_table_has_ours_in_its_place() -> None:
@@ -93,20 +80,6 @@ def test_the_table_has_ours_in_its_place() -> None:
     assert "| adult | paper | Var-T-JEPA | 1 of 1 | MLP -0.010 |" in report
 
 
-def test_findings_count_the_cells_there_are() -> None:
-    rows = downstream_rows() + downstream_rows(0.95, coverage=0.5)
-    rows += downstream_rows(0.7, representation="t_jepa")
-    reached, rising, beats = downstream_findings(rows, "paper")
-    assert reached.holds
-    assert "reached 2, exceeded 2 of the 2 cells" in reached.evidence
-    assert rising.holds
-    assert "adult +0.090" in rising.evidence
-    assert beats.holds
-    worse = downstream_rows(0.5) + downstream_rows(0.4, coverage=0.5)
-    assert [f.holds for f in downstream_findings(worse, "paper")] == [False, False]
-    assert downstream_findings(rows, "ours") == []
-
-
 def test_pre_training_seeds_and_costs_have_their_tables() -> None:
     rows = downstream_rows() + downstream_rows(0.8, embedding_seed=1)
     training = {
@@ -121,9 +94,11 @@ def test_pre_training_seeds_and_costs_have_their_tables() -> None:
         "effective_rank": 20.5,
         "varying_share": 0.5,
     }
-    report = downstream_report(rows, [training])
-    assert "| adult | paper | 1 | .800 | – | – | – |" in report
-    assert "Var-T-JEPA 1.5 min" in report
+    report = downstream_report(rows, [training, {**training, "seed": 1, "seconds": 30.0}])
+    assert "| adult | paper | 1 | .800 | – | – | – | – |" in report
+    assert "| adult | paper | all 2 | .830 ± .0424 | – | – | – | – |" in report
+    assert "Var-T-JEPA, setting paper, 1 dataset: 1.5 min. All 2 trainings: 2.0 min" in report
+    assert "- ○ the seven Var-T-JEPA trainings together take at most 30 minutes" in report
     assert "| adult | Var-T-JEPA | paper | 0 | 90 | 35/100 | 8 | 20.5 | 0.5 |" in report
 
 
@@ -139,7 +114,12 @@ def uncertainty_rows() -> list[dict[str, Any]]:
 
 
 def test_uncertainty_tables() -> None:
-    report = uncertainty_report(uncertainty_rows())
+    rows = uncertainty_rows()
+    report = uncertainty_report(rows)
+    assert "- ✗ sim: the latent score finds ambiguous rows" in report
+    assert "Pre-training seeds" not in report
+    several = uncertainty_report(rows + [{**row, "embedding_seed": 1} for row in rows])
+    assert "| sim | paper | 1 | posterior q90 | .2500 ± .0000 |" in several
     assert "a perceptron with an error of .250" in report
     assert "| latent (posterior q90) | .2500 ± .0000<br>*.640* |" in report
     assert "| combined | .2500 ± .0000 |" in report

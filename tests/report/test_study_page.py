@@ -28,8 +28,8 @@ from tests.report.test_paper_tables import downstream_rows, uncertainty_rows
 from tests.report.test_simulation import curves
 from varjepa.cli import main
 from varjepa.errors import InputError
-from varjepa.experiments.downstream_findings import Summary
 from varjepa.experiments.simulation_findings import Summary as SimulationSummary
+from varjepa.experiments.summaries import Summary
 from varjepa.report.study_cells import (
     Cell,
     CellTable,
@@ -84,6 +84,25 @@ def defaults_row(dataset: str = "adult") -> Row:
     }
 
 
+def label_rows(**changes: Any) -> list[Row]:
+    return [
+        {
+            "dataset": "adult",
+            "representation": name,
+            "predictor": "logistic",
+            "setting": "paper",
+            "labels": size,
+            "seed": seed,
+            "accuracy": 0.7 + gain + 0.01 * seed,
+            "test_rows": 100,
+            **changes,
+        }
+        for name, gain in (("raw", 0.0), ("var_t_jepa", 0.05))
+        for size in (50, 100)
+        for seed in (0, 1)
+    ]
+
+
 def training_row() -> Row:
     about = {"dataset": "adult", "model": "var_t_jepa", "setting": "paper", "seed": 0}
     counts = {"seconds": 90.0, "epochs": 100, "best_epoch": 35}
@@ -100,6 +119,7 @@ def everything(folder: Path) -> None:
     write(folder, "uncertainty.json", uncertainty_rows())
     write(folder, "uncertainty_rows.json", [per_row(images=[image, {**image, "level": 0.99}])])
     write(folder, "sensitivity.json", sensitivity_rows())
+    write(folder, "low_labels.json", label_rows())
     write(folder, "defaults.json", [defaults_row()])
 
 
@@ -178,8 +198,9 @@ def test_paper_and_ours_stand_side_by_side(tmp_path: Path) -> None:
     assert line_of(page, "checkpoint by held-out objective")[0].startswith("● near: .855 ✓ .852")
     text = " ".join(Reader(page).text)
     assert "100 of the 100 cells that are there agree" in text
-    assert "Var-T-JEPA 1.5 min" in text  # what trainings cost
-    assert "reached 2, exceeded 2 of the 2 cells" in text
+    assert "Var-T-JEPA, setting paper, 1 dataset: 1.5 min" in text  # what trainings cost
+    assert "2 of 168; 166 missing" in text
+    assert "open:" in text  # what missing cells could decide
     assert "not run yet" not in text.lower()
     figures = [a for tag, a in Reader(page).elements if tag == "svg" and a.get("role") == "img"]
     assert len(figures) == 3
@@ -201,10 +222,10 @@ def test_what_is_not_there_is_named_with_its_command(tmp_path: Path) -> None:
     folder = tmp_path / "my results"
     write(folder, "downstream.json", downstream_rows())
     text = " ".join(Reader(render_study_page(folder)).text)
-    for study in ("simulation", "uncertainty", "sensitivity", "defaults"):
+    for study in ("simulation", "uncertainty", "sensitivity", "labels", "defaults"):
         assert f"varjepa reproduce {study} --out '{folder}'" in text
-    assert text.count("not run yet") == 4
-    assert text.count("Not run yet.") == 4
+    assert text.count("not run yet") == 5
+    assert text.count("Not run yet.") == 5
     assert "502 cells are missing" in text
     # hand-made rows have no settings: whoever reads the page must know
     assert "Not the full study: downstream.json holds results of other settings" in text
@@ -306,6 +327,7 @@ def test_foreign_files_are_named_in_one_sentence(tmp_path: Path, name: str, cont
         ("uncertainty_rows.json", "ambiguity", [0.5] * 40, "below the ambiguity's quartile"),
         ("uncertainty_rows.json", "images", [{"level": 0, "u": 0, "pixels": [1]}], "784 numbers"),
         ("sensitivity.json", "coverage", "all", "row 0.coverage must be a finite number"),
+        ("low_labels.json", "labels", 0, "row 0.labels must be at least 1"),
         ("defaults.json", "holes", {}, "row 0.holes.5% must be a JSON object"),
         ("defaults.json", "accuracy", {"posterior": 1}, "accuracy.posterior must be a JSON object"),
     ],

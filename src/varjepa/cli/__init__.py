@@ -8,6 +8,7 @@ import typer
 
 from varjepa.cli import (
     bench,
+    beyond,
     datasets,
     embed,
     evaluate,
@@ -33,9 +34,10 @@ tables.add_commands(app)
 app.command("evaluate", cls=shell.ListCommand)(evaluate.evaluate)
 app.command("datasets")(datasets.datasets)
 paper.add_commands(studies.reproduce)
+beyond.add_commands(studies.reproduce)
 studies.reproduce.command("all", cls=shell.ListCommand)(everything.everything)
 app.add_typer(studies.reproduce, name="reproduce")
-app.command("report")(report.report)
+app.command("report", cls=shell.ListCommand)(report.report)
 app.add_typer(bench.bench, name="bench")
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from varjepa.cli import paper, studies
+from varjepa.cli import beyond, paper, studies
 from varjepa.cli.paper import Device, Out, Quick, keeping, known_settings, say
 from varjepa.cli.report import report
 from varjepa.datasets.catalogue import DATASETS
@@ -17,6 +17,9 @@ from varjepa.experiments.everything import REPEATS, check_everything, share_out
 from varjepa.experiments.names import known_datasets
 from varjepa.experiments.tabular_settings import SETTINGS
 from varjepa.report.study_page import check_can_report
+
+PAGE, DOCUMENT = "report.html", "reproduction.md"
+"""the page, and all tables as Markdown"""
 
 Step = tuple[str, Callable[[], None]]
 
@@ -46,7 +49,7 @@ def everything(
         for number, (title, run) in enumerate(steps, start=1):
             say(f"{number} of {len(steps)}: {title}")
             run()
-        report(out)
+        report(out, out / PAGE, [out / DOCUMENT])
 
 
 def plan_steps(
@@ -89,6 +92,14 @@ def plan_steps(
                 ),
             )
         )
+    steps.append(
+        (
+            "labels",
+            lambda: beyond.labels(
+                out, datasets=share.downstream, settings=settings, device=device, quick=quick
+            ),
+        )
+    )
     if share.uncertainty:
         steps.append(
             (

@@ -1,8 +1,8 @@
-"""``varjepa reproduce downstream | uncertainty | sensitivity | adapters``: studies on datasets."""
+"""``varjepa reproduce downstream | uncertainty | sensitivity``: the paper's studies on datasets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +15,6 @@ from varjepa.datasets.catalogue import DATASETS
 from varjepa.downstream import PREDICTORS
 from varjepa.errors import Interrupted
 from varjepa.estimators.parameters import pick_device
-from varjepa.experiments.adapters import DATASETS as ADAPTER_DATASETS
-from varjepa.experiments.adapters import AdapterPlan, best_adapters, compare_adapters
 from varjepa.experiments.downstream import (
     DownstreamPlan,
     open_downstream,
@@ -24,6 +22,7 @@ from varjepa.experiments.downstream import (
     reproduce_downstream,
 )
 from varjepa.experiments.downstream_findings import downstream_findings
+from varjepa.experiments.findings import Finding
 from varjepa.experiments.merging import merge_folders
 from varjepa.experiments.names import known, known_datasets
 from varjepa.experiments.pretraining import FULL, QUICK, Scale
@@ -46,6 +45,7 @@ from varjepa.experiments.uncertainty import (
     open_uncertainty,
     reproduce_uncertainty,
 )
+from varjepa.experiments.uncertainty_findings import uncertainty_findings
 from varjepa.report.downstream import write_downstream_report
 from varjepa.report.sensitivity import write_sensitivity_report
 from varjepa.report.simulation import check_can_draw
@@ -108,13 +108,10 @@ def downstream(
         with keeping(out):
             reproduce_downstream(out, plan, device, say)
     found = open_downstream(out, plan.scale)
-    write_downstream_report(out, found.rows, open_trainings(out, plan.scale).rows)
+    trainings = open_trainings(out, plan.scale).rows
+    write_downstream_report(out, found.rows, trainings)
     for setting in plan.settings:
-        for finding in downstream_findings(found.rows, setting):
-            mark = "[green]yes[/]" if finding.holds else "[red]no [/]"
-            console.print(
-                f"{mark} {finding.claim}: {finding.evidence}", markup=True, soft_wrap=True
-            )
+        show_findings(downstream_findings(found.rows, setting, trainings), setting)
     console.print(f"tables in {out}/downstream.md", highlight=False, soft_wrap=True)
 
 
@@ -147,6 +144,8 @@ def uncertainty(
             reproduce_uncertainty(out, plan, device, say)
     table, per_row = open_uncertainty(out, plan.scale)
     write_uncertainty_report(out, table.rows, per_row.rows)
+    for setting in plan.settings:
+        show_findings(uncertainty_findings(table.rows, setting), setting)
     console.print(f"tables in {out}/uncertainty.md", highlight=False, soft_wrap=True)
 
 
@@ -164,7 +163,7 @@ def sensitivity(
 ) -> None:
     """Adult with seven settings of the weights and seven of architecture and optimisation."""
     every = tuple(name for table in SENSITIVITY.values() for name in table)
-    default = ("Base", "Shallow") if quick else every
+    default = ("Base", "Narrow") if quick else every  # a quick run is shallow anyway
     asked = known("column", columns or default, every)
     plan = SensitivityPlan(
         columns={table: [c for c in names if c in asked] for table, names in ALL_COLUMNS.items()},
@@ -183,32 +182,9 @@ def sensitivity(
     console.print(f"tables in {out}/sensitivity.md", highlight=False, soft_wrap=True)
 
 
-def adapters(
-    out: Out,
-    datasets: Names = None,
-    predictors: Names = None,
-    runs: Annotated[int, typer.Option(help="Seeds of a predictor.")] = 3,
-    epochs: Epochs = None,
-    device: Device = "auto",
-    quick: Quick = False,
-) -> None:
-    """Which way embeddings should enter each predictor, judged on validation rows."""
-    plan = AdapterPlan(
-        datasets=known_datasets(datasets or ADAPTER_DATASETS),
-        predictors=known_predictors(predictors, tuple(PREDICTORS)),
-        runs=positive("--runs", runs),
-        scale=make_scale(quick, epochs),
-    )
-    pick_device(device)
-    with keeping(out):
-        found = compare_adapters(out, plan, device, say)
-    for predictor, adapter in best_adapters(found.rows).items():
-        say(f"{predictor}: {adapter}")
-
-
 def add_commands(app: typer.Typer) -> None:
     """Make the functions of this file commands of ``varjepa reproduce``."""
-    for command in (downstream, uncertainty, sensitivity, adapters):
+    for command in (downstream, uncertainty, sensitivity):
         app.command(command.__name__, cls=ListCommand)(command)
 
 
@@ -239,6 +215,16 @@ def run_count(runs: int | None, quick: bool) -> int:
 def make_scale(quick: bool, epochs: int | None) -> Scale:
     scale = QUICK if quick else FULL
     return scale if epochs is None else replace(scale, epochs=positive("--epochs", epochs))
+
+
+def show_findings(findings: Sequence[Finding], setting: str = "") -> None:
+    """One line each: yes, no, or open where cells are missing."""
+    words = {True: "[green]yes [/]", False: "[red]no  [/]", None: "[yellow]open[/]"}
+    if setting and findings:
+        say(f"setting {setting}:")
+    for finding in findings:
+        line = f"{finding.claim}: {finding.evidence}".replace("[", r"\[")
+        console.print(f"{words[finding.holds]} {line}", markup=True, soft_wrap=True)
 
 
 def say(line: str) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from varjepa.cli.paper import keeping
+from varjepa.cli.paper import keeping, show_findings
 from varjepa.cli.shell import ListCommand, console, positive, progress_bar
 from varjepa.datasets.catalogue import dataset_info
 from varjepa.errors import InputError
@@ -26,8 +26,8 @@ from varjepa.files import make_folder, write_text
 from varjepa.report.defaults import defaults_table
 from varjepa.report.simulation import check_can_draw, write_simulation_report
 
-QUICK_EPOCHS = 2
-"""of the defaults: shows that everything runs, not what comes out"""
+QUICK_DEFAULTS = DefaultsSettings(epochs=2, predictor_seeds=1, table_rows=1500)
+"""shows that everything runs, not what comes out"""
 
 reproduce = typer.Typer(help="Run an experiment of the paper.", no_args_is_help=True)
 
@@ -63,9 +63,7 @@ def reproduce_simulation_command(
         table, epoch_file = reproduce_simulation(out, chosen, count, settings, advance)
     write_simulation_report(out, table.rows, epoch_file.rows)
 
-    for finding in findings(table.rows):
-        mark = "[green]yes[/]" if finding.holds else "[red]no [/]"
-        console.print(f"{mark} {finding.claim}: {finding.evidence}", markup=True, soft_wrap=True)
+    show_findings(findings(table.rows))
     agreeing, compared = count_agreeing(table.rows, sorted({r["variant"] for r in table.rows}))
     console.print(
         f"{agreeing} of {compared} cells agree with the paper; see {out}/simulation.md",
@@ -84,7 +82,9 @@ def reproduce_defaults_command(
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Default: the estimator's.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    quick: Annotated[bool, typer.Option(help="A smoke form: 2 epochs, one seed of SIM.")] = False,
+    quick: Annotated[
+        bool, typer.Option(help="A smoke form: few rows, 2 epochs, one seed.")
+    ] = False,
 ) -> None:
     """What a user who passes nothing gets, with the checkpoint chosen in both ways."""
     settings = defaults_settings(epochs, quick)
@@ -106,9 +106,10 @@ def reproduce_defaults_command(
 
 
 def defaults_settings(epochs: int | None, quick: bool) -> DefaultsSettings:
+    settings = QUICK_DEFAULTS if quick else DefaultsSettings()
     if epochs is None:
-        return DefaultsSettings(epochs=QUICK_EPOCHS if quick else None)
-    return DefaultsSettings(epochs=positive("--epochs", epochs))
+        return settings
+    return replace(settings, epochs=positive("--epochs", epochs))
 
 
 def known_variants(option: str, names: Sequence[str]) -> list[str]:

@@ -46,6 +46,8 @@ class FitOptions:
     """of raw numbers, for neural predictors"""
     training: TrainingSettings | None = None
     """None takes the predictor's own; trees have none"""
+    trees: XGBoostSettings = XGBoostSettings()  # noqa: RUF009 - frozen
+    """of the predictor that is made of them"""
     device: str = "cpu"
     """where networks train; trees use the CPU"""
     at_once: int | None = None
@@ -181,7 +183,7 @@ def fit_models(
     shape = encoder.shape(rows)
     own = _labelled(rows, train, task, device)
     if kind.body is None:
-        booster = fit_trees(own.rows, own.index, own.targets, task, XGBoostSettings())
+        booster = fit_trees(own.rows, own.index, own.targets, task, options.trees)
         return SeedModels(encoder, task, tuple(seeds), device, (), booster, ())
     held_out = None
     if validation is not None:

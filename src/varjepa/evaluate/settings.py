@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -13,6 +12,7 @@ from varjepa.downstream.optional import require
 from varjepa.downstream.registry import predictor_kind
 from varjepa.errors import InputError
 from varjepa.estimators.parameters import pick_device
+from varjepa.experiments.few_labels import longer_training
 from varjepa.tables import Kind as ColumnKind
 
 Task = Literal["auto", "classification", "regression"]
@@ -112,12 +112,7 @@ def check_settings(settings: EvaluateSettings) -> EvaluateSettings:
 
 def training_of(predictor: str, rows: int) -> TrainingSettings:
     """The predictor's own settings; on few rows with smaller batches and more epochs."""
-    settings = predictor_kind(predictor).training
-    batch = min(settings.batch, max(16, rows // 20))
-    steps = math.ceil(rows / batch)
-    epochs = max(settings.epochs, math.ceil(LEAST_STEPS / steps))
-    patience = settings.patience * epochs // settings.epochs
-    return replace(settings, batch=batch, epochs=epochs, patience=patience)
+    return longer_training(predictor_kind(predictor).training, rows, LEAST_STEPS)
 
 
 def _in_order(chosen: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,11 +9,12 @@ import numpy as np
 
 from varjepa.evaluate.cells import Cell
 from varjepa.evaluate.found import Evaluation
-from varjepa.evaluate.low_labels import COMPARED, DRAWS
+from varjepa.evaluate.low_labels import DRAWS
 from varjepa.evaluate.scores import COMBINED, CONFIDENCE, DISAGREEMENT
 from varjepa.evaluate.settings import REPRESENTATIONS
 from varjepa.evaluate.words import number, share, signed
 from varjepa.evaluation.classification import COVERAGES
+from varjepa.experiments.few_labels import COMPARED
 from varjepa.report.parts import ResultTable
 
 TITLES = {

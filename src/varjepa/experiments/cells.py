@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,12 +19,11 @@ from varjepa.downstream import (
     FitOptions,
     Inputs,
     PredictorKind,
-    Split,
     Tokens,
-    fit_seeds,
 )
 from varjepa.downstream.models import LabelledInputs, SeedModels, fit_models
-from varjepa.downstream.task import task_for
+from varjepa.downstream.task import Classification, task_for
+from varjepa.downstream.xgboost import XGBoostSettings
 from varjepa.environment import describe_environment
 from varjepa.estimators.parameters import pick_device
 from varjepa.evaluation.classification import COVERAGES, classification_by_coverage
@@ -31,6 +31,7 @@ from varjepa.evaluation.selective import aurc
 from varjepa.experiments.embeddings import Embedded
 from varjepa.experiments.pretraining import Scale
 from varjepa.experiments.results import Row, plain
+from varjepa.experiments.tabular_settings import TREES, Setting
 
 Floats = NDArray[np.float64]
 
@@ -54,14 +55,23 @@ def fit_options(kind: PredictorKind, scale: Scale, device: str) -> FitOptions:
     return FitOptions(training=training, device=place)
 
 
-def predictor_settings(predictor: str, is_embedding: bool, scale: Scale) -> dict[str, Any]:
+def trees_of(predictor: str, setting: Setting) -> tuple[XGBoostSettings, ...]:
+    """The trees to choose from; none for networks."""
+    return TREES[setting] if PREDICTORS[predictor].body is None else ()
+
+
+def predictor_settings(
+    predictor: str, is_embedding: bool, scale: Scale, setting: Setting = "paper"
+) -> dict[str, Any]:
     """What a cell depends on besides its representation, as plain JSON."""
+    trees = trees_of(predictor, setting)
     kind = PREDICTORS[predictor]
     options = fit_options(kind, scale, "cpu")
     neural = kind.body is not None and options.training is not None
     return {
         "adapter": DEFAULT_ADAPTER[predictor] if is_embedding else None,
         "training": plain(options.training) if neural and options.training else None,
+        "trees": [plain(one) for one in trees] if len(trees) > 1 else None,
     }
 
 
@@ -74,15 +84,20 @@ def score_cell(
     uncertainty: Floats | None,
     scale: Scale,
     device: str,
+    setting: Setting = "paper",
 ) -> list[Row]:
     """Fit the seeds and score them: one row per seed and coverage."""
     kind = PREDICTORS[predictor]
     options = fit_options(kind, scale, device)
-    parts = Split(split.train, split.validation, split.test)
-    found = fit_seeds(kind, inputs, data.label, parts, seeds, options)
+    choice = [replace(options, trees=trees) for trees in trees_of(predictor, setting)]
+    start = time.perf_counter()
+    models = fit_best(kind, inputs, data, split, seeds, choice or [options])
+    assert isinstance(models.task, Classification)
+    predicted = models.task.classes[models.predict(inputs, split.test).argmax(-1)]  # (R, n)
+    seconds = time.perf_counter() - start
     unsure = np.zeros(len(split.test)) if uncertainty is None else uncertainty[split.test]
     origin = {
-        "seconds": round(found.seconds / len(seeds), 3),
+        "seconds": round(seconds / len(seeds), 3),
         "test_rows": len(split.test),
         "environment": describe_environment(options.device),
     }
@@ -95,7 +110,7 @@ def score_cell(
             "f1_weighted": round(scores.f1_weighted, 6),
             **origin,
         }
-        for seed, labels in zip(seeds, found.labels(), strict=True)
+        for seed, labels in zip(seeds, predicted, strict=True)
         for scores in classification_by_coverage(
             data.label[split.test], labels, unsure, coverages_of(uncertainty is not None)
         )
@@ -125,6 +140,26 @@ def fit_on(
     )
     task = task_for("classification", data.label, split.train)
     return fit_models(kind, train, validation, task, seeds, options)
+
+
+def fit_best(
+    kind: PredictorKind,
+    inputs: Inputs,
+    data: Dataset,
+    split: RowSplit,
+    seeds: Sequence[int],
+    choice: Sequence[FitOptions],
+) -> SeedModels:
+    """Fit every choice and keep the one that is right most often on the validation rows."""
+    fitted = [fit_on(kind, inputs, data, split, seeds, options) for options in choice]
+    if len(fitted) == 1:
+        return fitted[0]
+
+    def errors(models: SeedModels) -> float:
+        said = models.predict(inputs, split.validation)[0]
+        return float(wrong_rows(said, data, split.validation).mean())
+
+    return min(fitted, key=errors)
 
 
 def choose_score(embedded: Embedded, data: Dataset, split: RowSplit, device: str) -> str:

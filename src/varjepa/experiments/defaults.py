@@ -32,6 +32,7 @@ from varjepa.evaluation.classification import COVERAGES
 from varjepa.evaluation.holes import hole_errors, punch_holes
 from varjepa.evaluation.likeness import likeness, shuffle_columns
 from varjepa.evaluation.selective import accuracy_at
+from varjepa.experiments.representations import first_rows
 from varjepa.experiments.results import Layout, ResultFile, Row, plain
 from varjepa.files import make_folder, only_writer
 
@@ -50,6 +51,8 @@ class DefaultsSettings:
     """shares of the test cells that are removed and filled"""
     rows: int = 4000
     """test rows that are filled, and rows that are drawn, at most"""
+    table_rows: int | None = None
+    """first rows of a dataset (their order is random already); None: all"""
 
 
 def reproduce_defaults(
@@ -71,7 +74,7 @@ def reproduce_defaults(
                 for by in SELECTIONS
                 if not found.has(dataset=name, selected_by=by, seed=seed)
             ]
-            data = load_dataset(name) if wanted else None
+            data = first_rows(load_dataset(name), settings.table_rows) if wanted else None
             for seed, by in wanted:
                 assert data is not None
                 row = judge_defaults(data, by, seed, settings, device)

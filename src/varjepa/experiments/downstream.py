@@ -21,6 +21,7 @@ from varjepa.experiments.cells import (
     predictor_settings,
     score_cell,
     seeds_of,
+    trees_of,
 )
 from varjepa.experiments.embeddings import Embedded, Say
 from varjepa.experiments.pretraining import FULL, Pretraining, Scale, pretraining
@@ -64,13 +65,19 @@ class DownstreamPlan:
         found: list[Cell] = []
         for setting in self.settings:
             for name in self.representations:
-                if name not in LEARNED and setting != "paper":
-                    continue  # raw columns have no setting, so their rows are not made twice
                 seeds = range(self.embeddings if name in LEARNED else 1)
                 found += [
-                    Cell(dataset, name, p, setting, s) for s in seeds for p in self.predictors
+                    Cell(dataset, name, p, setting, s)
+                    for s in seeds
+                    for p in self.predictors
+                    if name in LEARNED or has_setting(p, setting)
                 ]
         return found
+
+
+def has_setting(predictor: str, setting: Setting) -> bool:
+    """Whether a setting is about raw columns too: else their rows would be made twice."""
+    return setting == "paper" or trees_of(predictor, setting) != trees_of(predictor, "paper")
 
 
 def reproduce_downstream(
@@ -106,7 +113,7 @@ def open_downstream(folder: Path, scale: Scale) -> ResultFile:
             "split_seed": SPLIT_SEED,
             "standardise": row["setting"] == "ours",
             "pretraining": spec,
-            **predictor_settings(row["predictor"], model is not None, scale),
+            **predictor_settings(row["predictor"], model is not None, scale, row["setting"]),
         }
 
     key = ("dataset", "representation", "predictor", "setting", "embedding_seed", "seed")
@@ -161,6 +168,7 @@ def run_cell(bench: Workbench, cell: Cell, seeds: Sequence[int]) -> list[Row]:
         uncertainty,
         bench.scale,
         bench.device,
+        cell.setting,
     )
     return [{**asdict(cell), "uncertainty": score, **row} for row in scored]
 

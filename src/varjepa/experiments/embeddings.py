@@ -29,7 +29,7 @@ from varjepa.estimators.base import TableEstimator
 from varjepa.estimators.parameters import pick_device
 from varjepa.evaluation.collapse import diagnose_collapse
 from varjepa.experiments.pretraining import Pretraining
-from varjepa.experiments.results import plain
+from varjepa.experiments.results import plain, same_settings
 from varjepa.experiments.transductive import build_estimator, fit_on_all_rows
 from varjepa.files import make_folder, read_json, replacing, write_json
 from varjepa.models.rows import Rows
@@ -190,5 +190,5 @@ def read_embedded(path: Path, stamp: Mapping[str, Any]) -> Embedded:
 
 def refuse_other(path: Path, theirs: Any, ours: Any) -> None:
     """Nothing made with other settings is used, and nothing of it is overwritten."""
-    if theirs != ours:
+    if not same_settings(theirs, ours):
         raise InputError(f"{path} was made with other settings; choose another folder")

@@ -1,8 +1,8 @@
 """All studies together: which datasets each takes, and what can be refused before hours of work.
 
-The order is simulation, defaults, downstream, uncertainty, sensitivity. The downstream study trains
-every embedding that the uncertainty study looks at, and the first column of the sensitivity tables
-is its Adult; both find them in the folder.
+The order is simulation, defaults, downstream, labels, uncertainty, sensitivity. The downstream
+study trains every embedding that the studies of few labels and of uncertainty look at, and the
+first column of the sensitivity tables is its Adult; all find them in the folder.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from varjepa.datasets.loading import load_dataset, locate_dataset
 from varjepa.downstream.optional import require
 from varjepa.experiments.defaults import DefaultsSettings, open_defaults
 from varjepa.experiments.downstream import open_downstream, open_trainings
+from varjepa.experiments.labels import open_labels
 from varjepa.experiments.pretraining import Scale
 from varjepa.experiments.sensitivity import open_sensitivity
 from varjepa.experiments.settings import SimulationSettings
@@ -75,6 +76,7 @@ def check_everything(
     open_trainings(folder, scale)
     open_uncertainty(folder, scale)
     open_sensitivity(folder, scale)
+    open_labels(folder, scale)
     require("xgboost", "xgboost")
     require("rtdl_revisiting_models", "resnet")
     for name in datasets:

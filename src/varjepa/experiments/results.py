@@ -2,10 +2,13 @@
 
 Every row carries what it takes to trust it (seed, settings, environment, seconds) and the format
 version, so that rows of another version or of other settings are never mixed with new ones.
+Thousands of rows share a few settings and environments: on disk a row has their digests, and
+``origins.json`` beside it has what they stand for.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 FORMAT_VERSION = 1
+
+ORIGINS_FILE = "origins.json"
+_SHARED = ("settings", "environment")
+"""what many rows have in common"""
 
 Row = dict[str, Any]
 
@@ -45,7 +52,7 @@ class ResultFile:
         """Open a file, or refuse it: nothing of another version or settings is overwritten."""
         self.path = path
         self.layout = layout
-        self.rows: list[Row] = self._checked(read_json(path)) if path.exists() else []
+        self.rows: list[Row] = self._checked(read_rows(path)) if path.exists() else []
 
     def has(self, **wanted: Any) -> bool:
         """Whether some row has all these values."""
@@ -59,7 +66,7 @@ class ResultFile:
         ]
         by_key = {self.layout.key_of(row): row for row in [*self.rows, *stamped]}
         self.rows = [by_key[key] for key in sorted(by_key)]
-        write_json(self.path, self.rows)
+        write_rows(self.path, self.rows)
 
     def _checked(self, content: Any) -> list[Row]:
         foreign = InputError(
@@ -81,7 +88,7 @@ class ResultFile:
                     f"{self.path} has format version {row['format_version']}, this varjepa writes "
                     f"{FORMAT_VERSION}; choose another folder"
                 )
-            if row["settings"] != ours:
+            if not same_settings(row["settings"], ours):
                 raise InputError(
                     f"{self.path} holds results of other settings "
                     f"({_first_difference(row['settings'], ours)}); choose another folder"
@@ -89,14 +96,76 @@ class ResultFile:
         return content
 
 
+def write_rows(path: Path, rows: list[Row]) -> None:
+    """Write rows with digests for what they share; first of all what the digests stand for."""
+    beside = path.parent / ORIGINS_FILE
+    known = _origins(beside)
+    origins = dict(known)
+    compact = []
+    for row in rows:
+        short = dict(row)
+        for name in _SHARED:
+            if isinstance(row.get(name), dict):
+                short[name] = _digest(row[name])
+                origins[short[name]] = row[name]
+        compact.append(short)
+    if origins != known:
+        write_json(beside, dict(sorted(origins.items())))
+    write_json(path, compact)
+
+
+def read_rows(path: Path) -> Any:
+    """What a file holds, each row with its settings and environment."""
+    content = read_json(path)
+    if not isinstance(content, list):
+        return content
+    beside = path.parent / ORIGINS_FILE
+    origins = _origins(beside)
+    for row in content:
+        for name in _SHARED:
+            if isinstance(row, dict) and isinstance(row.get(name), str):
+                if row[name] not in origins:
+                    raise InputError(f"{beside} does not say what {name} {row[name]} of {path} is")
+                row[name] = origins[row[name]]
+    return content
+
+
+def _origins(path: Path) -> dict[str, Any]:
+    found = read_json(path) if path.exists() else {}
+    if not isinstance(found, dict):
+        raise InputError(f"{path} is not a JSON file this version wrote")
+    return found
+
+
+def _digest(value: Any) -> str:
+    """The same for what is the same in JSON."""
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
 def plain(settings: DataclassInstance) -> Any:
     """Settings as they will be read back from JSON."""
     return json.loads(json.dumps(asdict(settings)))
 
 
+def same_settings(theirs: Any, ours: Any) -> bool:
+    """Whether two settings mean the same; one that came later and is None changes nothing.
+
+    Examples:
+        >>> same_settings({"a": {"b": 1}}, {"a": {"b": 1, "new": None}})
+        True
+        >>> same_settings({"a": None}, {"a": 1})
+        False
+    """
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        keys = {*theirs, *ours}
+        return all(same_settings(theirs.get(key), ours.get(key)) for key in keys)
+    return bool(theirs == ours)
+
+
 def _first_difference(theirs: Any, ours: Any, name: str = "settings") -> str:
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for key in [*ours, *theirs]:
-            if theirs.get(key) != ours.get(key):
+            if not same_settings(theirs.get(key), ours.get(key)):
                 return _first_difference(theirs.get(key), ours.get(key), key)
     return f"{name} {theirs} there, {ours} here"

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from varjepa.experiments.findings import Finding
 from varjepa.experiments.paper import SIMULATION_METRICS, simulation_paper_value
 from varjepa.experiments.results import Row
 from varjepa.experiments.simulation import LATENTS
@@ -54,15 +55,6 @@ def count_agreeing(rows: Sequence[Row], variants: Sequence[str]) -> tuple[int, i
         for metric in SIMULATION_METRICS
     ]
     return sum(cells), len(cells)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One claim of Section 4.1, and whether these rows show it."""
-
-    claim: str
-    holds: bool
-    evidence: str
 
 
 def findings(rows: Sequence[Row]) -> list[Finding]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from varjepa.experiments.downstream_findings import Summary, deviations, is_reached
+from varjepa.experiments.findings import Finding
+from varjepa.experiments.summaries import Summary, deviations, is_reached
 from varjepa.experiments.tabular_paper import Quoted
 
 MISSING = "missing"
@@ -13,8 +14,11 @@ LEGEND = (
     "Each cell: ours, below it *the paper's*; mean ± standard deviation over seeds. In brackets "
     "the difference in standard deviations, which count the seeds of both and that the two test "
     "splits differ (binomial). ✓: at or above the paper's mean minus the larger of its standard "
-    "deviation and two binomial standard errors."
+    "deviation and two binomial standard errors of the rows kept."
 )
+
+MARKS = {True: "✓", False: "✗", None: "○"}
+"""of a finding that holds, does not hold, or is open because cells are missing"""
 
 
 def beside(ours: Summary | None, paper: Quoted | None) -> str:
@@ -49,3 +53,8 @@ def line(cells: Sequence[str]) -> str:
 def header(titles: Sequence[str]) -> list[str]:
     """The first two lines of a table."""
     return [line(titles), "| --- " * len(titles) + "|"]
+
+
+def finding_lines(findings: Sequence[Finding]) -> list[str]:
+    """A list; open ones are marked as such."""
+    return [f"- {MARKS[f.holds]} {f.claim}: {f.evidence}" for f in findings]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from varjepa.datasets.catalogue import DATASETS
 from varjepa.evaluation.classification import COVERAGES
 from varjepa.experiments.downstream import is_ranked
-from varjepa.experiments.downstream_findings import downstream_findings, group, summarise
-from varjepa.experiments.representations import REPRESENTATIONS
+from varjepa.experiments.downstream_findings import downstream_findings
+from varjepa.experiments.representations import LEARNED, REPRESENTATIONS
 from varjepa.experiments.results import Row
+from varjepa.experiments.summaries import group, summarise
 from varjepa.experiments.tabular_paper import (
     PAPER_PREDICTORS,
     PAPER_REPRESENTATIONS,
@@ -20,22 +20,9 @@ from varjepa.experiments.tabular_paper import (
 )
 from varjepa.experiments.tabular_settings import SETTINGS
 from varjepa.files import write_text
-from varjepa.report.beside import LEGEND, beside, header, line, short
-
-TITLES = {
-    "mlp": "MLP",
-    "dcn_v2": "DCNv2",
-    "resnet": "ResNet",
-    "autoint": "AutoInt",
-    "ft_transformer": "FT-Transformer",
-    "xgboost": "XGBoost",
-    "linear_probe": "linear probe",
-    "raw": "raw",
-    "pca": "PCA of raw",
-    "t_jepa": "T-JEPA",
-    "var_t_jepa": "Var-T-JEPA",
-    "raw+var_t_jepa": "raw + Var-T-JEPA",
-}
+from varjepa.report.beside import LEGEND, beside, finding_lines, header, line
+from varjepa.report.trainings import embedding_table, training_table
+from varjepa.report.words import TITLES
 
 METRICS = {
     "accuracy": "Accuracy",
@@ -53,46 +40,81 @@ def write_downstream_report(folder: Path, rows: Sequence[Row], trainings: Sequen
 
 def downstream_report(rows: Sequence[Row], trainings: Sequence[Row]) -> str:
     """All tables; a cell of the paper that is not computed yet is shown as missing."""
-    first = [row for row in rows if row["embedding_seed"] == 0]
+    first = first_embeddings(rows)
     lines = ["# Downstream predictors (Section 4.2, Appendix B.1)", "", LEGEND]
     for setting in SETTINGS:
         mine = [row for row in first if row["setting"] == setting]
         if setting != "paper" and not mine:
             continue
         lines += ["", f"## Setting: {setting}", ""]
-        lines += [
-            f"- {'✓' if f.holds else '✗'} {f.claim}: {f.evidence}"
-            for f in downstream_findings(rows, setting)
-        ]
+        lines += finding_lines(downstream_findings(rows, setting, trainings))
         for metric, title in METRICS.items():
             lines += ["", f"### {title}", "", *metric_table(mine, metric, setting)]
     lines += against_raw(first) + embedding_table(rows) + training_table(trainings)
     return "\n".join(lines) + "\n"
 
 
-def metric_table(rows: Sequence[Row], metric: str, setting: str) -> list[str]:
+def first_embeddings(rows: Sequence[Row]) -> list[Row]:
+    """Rows of the first pre-training seed, which the tables are about."""
+    return [row for row in rows if row["embedding_seed"] == 0]
+
+
+def wanted_names(rows: Sequence[Row], metric: str, setting: str) -> tuple[str, ...]:
+    """Representations whose cells are shown as missing where they are not there.
+
+    All that the paper has; in another setting those that have been begun.
+    """
+    if metric == "f1_macro":
+        return ()
+    if setting == "paper":
+        return PAPER_REPRESENTATIONS
+    begun = {row["representation"] for row in rows}
+    return tuple(name for name in PAPER_REPRESENTATIONS if name in begun)
+
+
+def metric_table(
+    rows: Sequence[Row], metric: str, setting: str, names: Sequence[str] = REPRESENTATIONS
+) -> list[str]:
     """A line per predictor, representation and coverage; a column per dataset."""
     cells = group(rows, "dataset", "representation", "predictor", "coverage")
     there = {key[1:] for key in cells}
-    wanted = PAPER_REPRESENTATIONS if setting == "paper" and metric != "f1_macro" else ()
+    wanted = wanted_names(rows, metric, setting)
     lines = header(["", "representation", *(info.short for info in DATASETS.values())])
     for predictor in (p for p in TITLES if p not in REPRESENTATIONS):
-        for name in REPRESENTATIONS:
+        for name in names:
             for coverage in COVERAGES if is_ranked(name) else COVERAGES[:1]:
                 of_paper = name in wanted and predictor in PAPER_PREDICTORS
                 if of_paper or (name, predictor, coverage) in there:
-                    lines.append(_metric_line(cells, metric, name, predictor, coverage))
+                    left_out = "" if coverage == 1 else f" ({1 - coverage:.0%} left out)"
+                    shown = _cells(cells, metric, name, predictor, coverage)
+                    lines.append(line([TITLES[predictor], TITLES[name] + left_out, *shown]))
     return lines
 
 
-def _metric_line(cells: Groups, metric: str, name: str, predictor: str, coverage: float) -> str:
-    left_out = "" if coverage == 1 else f" ({1 - coverage:.0%} left out)"
+def representation_table(rows: Sequence[Row]) -> list[str]:
+    """Accuracy on all rows: every representation and setting that there is, by predictor."""
+    full = [row for row in rows if row["coverage"] == 1]
+    lines = header(["", "representation", "setting", *(info.short for info in DATASETS.values())])
+    for predictor in (p for p in TITLES if p not in REPRESENTATIONS):
+        for name in REPRESENTATIONS:
+            for setting in SETTINGS if name in LEARNED else SETTINGS[:1]:
+                mine = [row for row in full if row["setting"] == setting]
+                cells = group(mine, "dataset", "representation", "predictor", "coverage")
+                wanted = name in wanted_names(mine, "accuracy", setting)
+                of_paper = wanted and predictor in PAPER_PREDICTORS
+                if of_paper or any(key[1:3] == (name, predictor) for key in cells):
+                    about = [TITLES[predictor], TITLES[name], setting if name in LEARNED else ""]
+                    lines.append(line([*about, *_cells(cells, "accuracy", name, predictor, 1.0)]))
+    return lines
+
+
+def _cells(cells: Groups, metric: str, name: str, predictor: str, coverage: float) -> list[str]:
     shown = []
     for dataset in DATASETS:
         here = cells.get((dataset, name, predictor, coverage))
         paper = downstream_paper_value(metric, dataset, name, predictor, coverage)
         shown.append(beside(summarise(here, metric) if here else None, paper))
-    return line([TITLES[predictor], TITLES[name] + left_out, *shown])
+    return shown
 
 
 def against_raw(rows: Sequence[Row]) -> list[str]:
@@ -120,70 +142,3 @@ def against_raw(rows: Sequence[Row]) -> list[str]:
         return []
     titles = ["dataset", "setting", "representation", "loses to raw", "by how much"]
     return ["", "## Against raw columns with the same predictor", "", *header(titles), *lines]
-
-
-def embedding_table(rows: Sequence[Row]) -> list[str]:
-    """How much the ranking varies with the seed of the pre-training."""
-    mine = [row for row in rows if row["representation"] == "var_t_jepa"]
-    several = {row["dataset"] for row in mine if row["embedding_seed"] > 0}
-    lines = []
-    groups = group(mine, "dataset", "setting", "embedding_seed")
-    for (dataset, setting, seed), here in sorted(groups.items()):
-        if dataset in several:
-            by_coverage = group(here, "coverage")
-            accuracy = [
-                short(fmean(row["accuracy"] for row in by_coverage[c,]))
-                if (c,) in by_coverage
-                else "–"
-                for c in COVERAGES
-            ]
-            lines.append(line([dataset, setting, str(seed), *accuracy]))
-    if not lines:
-        return []
-    titles = ["dataset", "setting", "pre-training seed", *(f"{c:.0%}" for c in COVERAGES)]
-    return [
-        "",
-        "## Pre-training seeds",
-        "",
-        "Accuracy by coverage, mean over predictors and their seeds.",
-        "",
-        *header(titles),
-        *lines,
-    ]
-
-
-def training_table(trainings: Sequence[Row]) -> list[str]:
-    """What each embedding cost, and what it looks like."""
-    if not trainings:
-        return []
-    lines = [
-        line(
-            [
-                row["dataset"],
-                TITLES[row["model"]],
-                row["setting"],
-                str(row["seed"]),
-                f"{row['seconds']:.0f}",
-                f"{row['best_epoch']}/{row['epochs']}",
-                *(f"{row[n]:.3g}" for n in ("scale", "effective_rank", "varying_share")),
-            ]
-        )
-        for row in trainings
-    ]
-    total = {
-        model: sum(r["seconds"] for r in trainings if r["model"] == model)
-        for model in ("var_t_jepa", "t_jepa")
-    }
-    spent = ", ".join(f"{TITLES[model]} {seconds / 60:.1f} min" for model, seconds in total.items())
-    titles = ["dataset", "model", "setting", "seed", "seconds", "epoch kept", "scale", "rank"]
-    return [
-        "",
-        "## Trainings",
-        "",
-        f"All together: {spent}. Scale: mean norm of a token; rank: effective rank of the "
-        "embeddings; varying: share of their mean square that varies across rows (all of the first "
-        "1,000 rows). A small share with a good rank is a large common part, not a collapse.",
-        "",
-        *header([*titles, "varying"]),
-        *lines,
-    ]

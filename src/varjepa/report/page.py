@@ -49,11 +49,11 @@ _TERMS = {
 
 def write_page(page: ReportPage, path: Path) -> None:
     """Render first, then replace the file in one step: a reader never sees half a page."""
-    write_html(render_page(page), path)
+    write_report(render_page(page), path)
 
 
-def write_html(text: str, path: Path) -> None:
-    """Replace a page in one step, or say in one sentence why that is not possible."""
+def write_report(text: str, path: Path) -> None:
+    """Replace a file in one step, or say in one sentence why that is not possible."""
     make_folder(path.parent)
     try:
         write_text(path, text)

@@ -20,6 +20,7 @@ from varjepa.experiments.simulation_findings import (
     summarise,
 )
 from varjepa.files import replacing, write_text
+from varjepa.report.beside import finding_lines
 
 _TITLES = {
     "accuracy": "accuracy",
@@ -62,7 +63,7 @@ def simulation_table(rows: Sequence[Row]) -> str:
         "## Findings",
         "",
     ]
-    lines += [f"- {'✓' if f.holds else '✗'} {f.claim}: {f.evidence}" for f in findings(rows)]
+    lines += finding_lines(findings(rows))
     return "\n".join(lines) + "\n"
 
 

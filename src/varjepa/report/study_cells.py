@@ -14,13 +14,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from varjepa.experiments.downstream_findings import Summary, deviations, is_reached
-from varjepa.experiments.simulation_findings import Finding
+from varjepa.experiments.findings import Finding
 from varjepa.experiments.simulation_findings import Summary as SimulationSummary
+from varjepa.experiments.summaries import Summary, deviations, is_reached
 from varjepa.experiments.tabular_paper import Quoted
 from varjepa.report.beside import plus_minus, short
 
@@ -116,6 +116,16 @@ class Section:
     @property
     def counts(self) -> Counter[Verdict]:
         return sum((table.counts for table in self.tables), Counter())
+
+
+def named_findings(by_setting: Mapping[str, Sequence[Finding]]) -> list[Finding]:
+    """Findings of all settings; each says whose it is where there are several."""
+    some = {setting: found for setting, found in by_setting.items() if found}
+    return [
+        replace(one, claim=f"setting {setting}: {one.claim}") if len(some) > 1 else one
+        for setting, found in some.items()
+        for one in found
+    ]
 
 
 def plain_table(

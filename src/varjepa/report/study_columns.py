@@ -13,6 +13,7 @@ from varjepa.errors import InputError
 from varjepa.evaluation.classification import COVERAGES
 from varjepa.experiments.defaults import DefaultsSettings, open_defaults
 from varjepa.experiments.downstream import open_downstream, open_trainings
+from varjepa.experiments.labels import open_labels
 from varjepa.experiments.pretraining import FULL
 from varjepa.experiments.results import Row
 from varjepa.experiments.sensitivity import open_sensitivity
@@ -215,6 +216,13 @@ FILES: Mapping[str, FileKind] = {
         ("table", "column", "predictor", "seed", "coverage"),
         dict.fromkeys(("table", "column", "predictor"), text) | _SCORED,
         lambda folder: open_sensitivity(folder, FULL),
+    ),
+    "low_labels.json": FileKind(
+        "labels",
+        ("dataset", "representation", "predictor", "setting", "labels", "seed"),
+        dict.fromkeys(("dataset", "representation", "predictor", "setting"), text)
+        | {"labels": _count, "seed": whole, "accuracy": share},
+        lambda folder: open_labels(folder, FULL),
     ),
     "defaults.json": FileKind(
         "defaults",

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from varjepa.datasets.catalogue import DATASETS
 from varjepa.evaluation.classification import COVERAGES
 from varjepa.experiments.downstream import is_ranked
-from varjepa.experiments.downstream_findings import downstream_findings, group, summarise
+from varjepa.experiments.downstream_findings import downstream_findings
 from varjepa.experiments.representations import REPRESENTATIONS
 from varjepa.experiments.results import Row
+from varjepa.experiments.summaries import group, summarise
 from varjepa.experiments.tabular_paper import (
     PAPER_PREDICTORS,
-    PAPER_REPRESENTATIONS,
     downstream_paper_value,
     sensitivity_paper_value,
 )
@@ -22,19 +23,25 @@ from varjepa.experiments.tabular_settings import (
     SENSITIVITY_PREDICTORS,
     SETTINGS,
 )
-from varjepa.report.downstream import (
-    METRICS,
-    TITLES,
-    against_raw,
-    embedding_table,
-    training_table,
+from varjepa.report.downstream import METRICS, against_raw, first_embeddings, wanted_names
+from varjepa.report.labels import WORDS, curve_table, gain_table
+from varjepa.report.sensitivity import HEADINGS, column_changes, sensitivity_cost
+from varjepa.report.study_cells import (
+    Cell,
+    CellTable,
+    Group,
+    Line,
+    Section,
+    accuracy_cell,
+    named_findings,
 )
-from varjepa.report.sensitivity import HEADINGS
-from varjepa.report.study_cells import Cell, CellTable, Group, Line, Section, accuracy_cell
 from varjepa.report.study_markdown import table_of_markdown
+from varjepa.report.trainings import embedding_table, training_table
+from varjepa.report.words import TITLES
 
 DOWNSTREAM_TITLE = "Downstream predictors (Section 4.2, Appendix B.1)"
 SENSITIVITY_TITLE = "Sensitivity on Adult (Appendix B.2)"
+LABELS_TITLE = "Few labels (not in the paper)"
 
 Groups = Mapping[tuple[Any, ...], list[Row]]
 
@@ -43,7 +50,7 @@ def downstream_section(
     rows: Sequence[Row], trainings: Sequence[Row], remarks: Sequence[str]
 ) -> Section:
     """A table per setting and metric; then where embeddings lose, how seeds vary, what it cost."""
-    first = [row for row in rows if row["embedding_seed"] == 0]
+    first = first_embeddings(rows)
     known = [
         row
         for row in rows
@@ -57,7 +64,7 @@ def downstream_section(
             tables += [_metric_table(mine, metric, setting) for metric in METRICS]
     trained = [r for r in trainings if r["dataset"] in DATASETS and r["model"] in TITLES]
     for lines in (
-        against_raw([row for row in known if row["embedding_seed"] == 0]),
+        against_raw(first_embeddings(known)),
         embedding_table(known),
         training_table(trained),
     ):
@@ -67,9 +74,11 @@ def downstream_section(
         DOWNSTREAM_TITLE,
         "Six predictors on raw columns and on embeddings; with Var-T-JEPA also on the rows that "
         "it is surest of. ✓: at or above the paper's mean minus the larger of its standard "
-        "deviation and two binomial standard errors of the test split.",
+        "deviation and two binomial standard errors of the rows kept.",
         remarks,
-        [found for setting in settings for found in downstream_findings(known, setting)],
+        named_findings(
+            {setting: downstream_findings(known, setting, trained) for setting in settings}
+        ),
         (),
         tables,
     )
@@ -81,14 +90,14 @@ def _metric_table(rows: Sequence[Row], metric: str, setting: str) -> CellTable:
     datasets = dict.fromkeys([*DATASETS, *(row["dataset"] for row in rows)])
     predictors = [p for p in TITLES if p not in REPRESENTATIONS]
     representations = dict.fromkeys([*REPRESENTATIONS, *(r["representation"] for r in rows)])
-    wanted = setting == "paper" and metric != "f1_macro"
+    wanted = wanted_names(rows, metric, setting)
     there = {key[1:] for key in cells}
     groups = []
     for predictor in dict.fromkeys([*predictors, *(row["predictor"] for row in rows)]):
         lines = []
         for name in representations:
             covered = sorted({c for n, p, c in there if (n, p) == (name, predictor)}, reverse=True)
-            if wanted and name in PAPER_REPRESENTATIONS and predictor in PAPER_PREDICTORS:
+            if name in wanted and predictor in PAPER_PREDICTORS:
                 covered = sorted({*covered, *_coverages(name)}, reverse=True)
             for coverage in covered:
                 shown = [_cell(cells, metric, d, name, predictor, coverage) for d in datasets]
@@ -140,16 +149,14 @@ def sensitivity_section(rows: Sequence[Row], remarks: Sequence[str]) -> Section:
             )
             for predictor in predictors
         ]
-        under = [
-            ", ".join(f"{k} {v}" for k, v in changes.get(c, {}).items()) or "as in the paper"
-            for c in columns
-        ]
+        under = [column_changes(changes.get(c, {})) for c in columns]
         title = HEADINGS.get(table, table)
         tables.append(CellTable(title, "rows", columns, groups, under=under))
     return Section(
         "sensitivity",
         SENSITIVITY_TITLE,
-        "Test accuracy on Var-T-JEPA embeddings; each column is a training of its own. ✓ as above.",
+        "Test accuracy on Var-T-JEPA embeddings; each column is a training of its own. ✓ as above. "
+        + sensitivity_cost(rows),
         remarks,
         tables=tables if rows else (),
     )
@@ -163,3 +170,15 @@ def _sensitivity_cell(
     if column in SENSITIVITY.get(table, {}):
         paper = sensitivity_paper_value(table, column, predictor, coverage)
     return accuracy_cell(summarise(here, "accuracy") if here else None, paper)
+
+
+def labels_section(rows: Sequence[Row], remarks: Sequence[str]) -> Section:
+    """What embeddings add to raw columns where labels are few."""
+    known = [
+        row
+        for row in rows
+        if row["dataset"] in DATASETS and {row["representation"], row["predictor"]} <= TITLES.keys()
+    ]
+    tables = [*table_of_markdown(gain_table(known)), *table_of_markdown(curve_table(known))]
+    shown = [replace(table, is_open=number == 0) for number, table in enumerate(tables)]
+    return Section("labels", LABELS_TITLE, WORDS, remarks, tables=shown)

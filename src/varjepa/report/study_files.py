@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from varjepa.errors import InputError
-from varjepa.experiments.results import FORMAT_VERSION, Row
-from varjepa.files import read_json
+from varjepa.experiments.results import FORMAT_VERSION, Row, read_rows
 from varjepa.report.study_columns import FILES, FileKind, check_row
 
 
@@ -51,7 +50,7 @@ def _read(path: Path, kind: FileKind) -> FoundFile:
 
 
 def _checked(path: Path, kind: FileKind) -> list[Row]:
-    content = read_json(path)
+    content = read_rows(path)
     if not isinstance(content, list):
         raise InputError(f"{path} is not a list of result rows")
     rows = [check_row(row, kind, f"{path}: row {i}") for i, row in enumerate(content)]

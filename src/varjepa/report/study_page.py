@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import importlib.util
 import shlex
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from varjepa.environment import describe_environment
 from varjepa.errors import InputError
-from varjepa.report.page import render_template, trusted, write_html
+from varjepa.report.origins import COLUMNS, origins, word
+from varjepa.report.page import render_template, trusted, write_report
 from varjepa.report.parts import ReportPage
 from varjepa.report.simulation import check_can_draw
 from varjepa.report.study_cells import Section
 from varjepa.report.study_downstream import (
     DOWNSTREAM_TITLE,
+    LABELS_TITLE,
     SENSITIVITY_TITLE,
     downstream_section,
+    labels_section,
     sensitivity_section,
 )
 from varjepa.report.study_files import FoundFile, read_results
@@ -40,11 +42,9 @@ STUDIES = {
     "downstream": DOWNSTREAM_TITLE,
     "uncertainty": UNCERTAINTY_TITLE,
     "sensitivity": SENSITIVITY_TITLE,
+    "labels": LABELS_TITLE,
     "defaults": DEFAULTS_TITLE,
 }
-
-ENVIRONMENT = ("commit", "varjepa", "python", "torch", "device", "processor", "cores")
-"""columns of the table at the foot"""
 
 
 def check_can_report() -> None:
@@ -56,7 +56,7 @@ def check_can_report() -> None:
 
 def write_study_page(folder: Path, path: Path) -> None:
     """Read and render first, then replace the file in one step."""
-    write_html(render_study_page(folder), path)
+    write_report(render_study_page(folder), path)
 
 
 def render_study_page(folder: Path) -> str:
@@ -71,7 +71,7 @@ def render_study_page(folder: Path) -> str:
         title="varjepa: the paper's experiments, and ours beside them",
         subtitle=f"Results in {folder.resolve().name}. Each cell: ours, below it the paper's, and "
         "the difference.",
-        footer={"page made by varjepa": _word(here["varjepa"]), "commit": _word(here["commit"])},
+        footer={"page made by varjepa": word(here["varjepa"]), "commit": word(here["commit"])},
     )
     return render_template(
         "study_page.html.j2",
@@ -79,7 +79,7 @@ def render_study_page(folder: Path) -> str:
         sections=sections,
         commands=commands,
         origins=origins(found),
-        origin_columns=("file", "rows", *ENVIRONMENT),
+        origin_columns=COLUMNS,
         trusted=trusted,
     )
 
@@ -104,6 +104,7 @@ def build_sections(found: Mapping[str, FoundFile]) -> list[Section]:
             rows("uncertainty.json"), rows("uncertainty_rows.json"), remarks("uncertainty")
         ),
         sensitivity_section(rows("sensitivity.json"), remarks("sensitivity")),
+        labels_section(rows("low_labels.json"), remarks("labels")),
         defaults_section(rows("defaults.json"), remarks("defaults")),
     ]
     ran = {file.kind.study for file in found.values()}
@@ -111,20 +112,3 @@ def build_sections(found: Mapping[str, FoundFile]) -> list[Section]:
         section if section.study in ran else Section(section.study, section.title)
         for section in made
     ]
-
-
-def origins(found: Mapping[str, FoundFile]) -> list[list[str]]:
-    """Where the rows of each file come from: a line per environment, the most rows first."""
-    lines = []
-    for name, file in found.items():
-        counted: Counter[tuple[str, ...]] = Counter()
-        for row in file.rows:
-            environment = row.get("environment", {})
-            counted[tuple(_word(environment.get(part)) for part in ENVIRONMENT)] += 1
-        ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
-        lines += [[name, f"{rows:,}", *parts] for parts, rows in ordered]
-    return lines
-
-
-def _word(value: object) -> str:
-    return "–" if value is None else str(value)

@@ -8,10 +8,12 @@ from typing import Any
 
 from varjepa.datasets.catalogue import DATASETS
 from varjepa.evaluation.classification import COVERAGES
-from varjepa.experiments.downstream_findings import Summary, group
 from varjepa.experiments.results import Row
+from varjepa.experiments.summaries import Summary, group
 from varjepa.experiments.tabular_paper import downstream_paper_value, uncertainty_paper_value
+from varjepa.experiments.tabular_settings import SETTINGS
 from varjepa.experiments.uncertainty import LATENT, PAPER_SCORES, SHARED_SCORES
+from varjepa.experiments.uncertainty_findings import PAPER_DATASETS, uncertainty_findings
 from varjepa.report.charts import inline
 from varjepa.report.defaults import defaults_table
 from varjepa.report.page import shorten
@@ -24,9 +26,10 @@ from varjepa.report.study_cells import (
     Section,
     accuracy_cell,
     metric_cell,
+    named_findings,
 )
 from varjepa.report.study_markdown import table_of_markdown
-from varjepa.report.uncertainty import METRICS, PAPER_DATASETS, mean_of, shared_error
+from varjepa.report.uncertainty import METRICS, mean_of, ranking_seeds, shared_error
 from varjepa.report.uncertainty_figures import draw_corruption, draw_uncertainty
 
 UNCERTAINTY_TITLE = "Uncertainty (Appendix B.3, Figures 3 and 5)"
@@ -51,6 +54,8 @@ def uncertainty_section(
         for about in dict.fromkeys([*wanted, *sorted(groups)])
         for table in _tables(about, group(groups.get(about, []), "arrangement", "score"))
     ]
+    known = [row for row in rows if row["dataset"] in DATASETS and row["setting"] in SETTINGS]
+    tables += table_of_markdown(ranking_seeds(known))
     return Section(
         "uncertainty",
         UNCERTAINTY_TITLE,
@@ -58,7 +63,7 @@ def uncertainty_section(
         "The paper gives one number a cell; σ are our runs' alone, and where these do not differ "
         "the plain difference stands.",
         remarks,
-        (),
+        named_findings({setting: uncertainty_findings(known, setting) for setting in SETTINGS}),
         _figures(per_row),
         tables if rows else (),
     )

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from varjepa.experiments.downstream_findings import group
 from varjepa.experiments.results import Row
+from varjepa.experiments.summaries import group
 from varjepa.experiments.tabular_paper import uncertainty_paper_value
+from varjepa.experiments.tabular_settings import SETTINGS
 from varjepa.experiments.uncertainty import LATENT, PAPER_SCORES, SHARED_SCORES
+from varjepa.experiments.uncertainty_findings import PAPER_DATASETS, uncertainty_findings
 from varjepa.files import write_text
-from varjepa.report.beside import MISSING, header, line, short
+from varjepa.report.beside import MISSING, finding_lines, header, line, short
 from varjepa.report.uncertainty_figures import draw_corruption, draw_uncertainty
 
 METRICS = {
@@ -25,7 +27,12 @@ METRICS = {
     "error_rate": "error of its classifier",
 }
 
-PAPER_DATASETS = ("mnist", "sim")
+SEED_METRICS = ("spearman", "auroc", "aurc")
+
+WORDS = (
+    "Mean ± standard deviation over runs. AURC by three estimators: mean of the running risk; "
+    "trapezoid rule; ties collapsed and flat to coverage 0. The paper does not name its own."
+)
 
 
 def write_uncertainty_report(folder: Path, rows: Sequence[Row], per_row: Sequence[Row]) -> None:
@@ -41,13 +48,18 @@ def write_uncertainty_report(folder: Path, rows: Sequence[Row], per_row: Sequenc
 
 
 def uncertainty_report(rows: Sequence[Row]) -> str:
+    """The goals, then per dataset and setting all scores in both arrangements."""
+    return "\n".join(["# Uncertainty (Appendix B.3)", *uncertainty_tables(rows)]) + "\n"
+
+
+def uncertainty_tables(rows: Sequence[Row]) -> list[str]:
     """Per dataset and setting: all scores on one classifier, then the paper's arrangement."""
-    lines = [
-        "# Uncertainty (Appendix B.3)",
-        "",
-        "Mean ± standard deviation over runs. AURC by three estimators: mean of the running risk; "
-        "trapezoid rule; ties collapsed and flat to coverage 0. The paper does not name its own.",
-    ]
+    lines = ["", WORDS]
+    for setting in SETTINGS:
+        found = uncertainty_findings(rows, setting)
+        if found:
+            lines += ["", f"Setting {setting}:", "", *finding_lines(found)]
+    lines += ranking_seeds(rows)
     groups = group(rows, "dataset", "setting", "embedding_seed")
     wanted: list[tuple[Any, ...]] = [(name, "paper", 0) for name in PAPER_DATASETS]
     for about in dict.fromkeys([*wanted, *sorted(groups)]):
@@ -63,7 +75,30 @@ def uncertainty_report(rows: Sequence[Row]) -> str:
         lines += ["", "### The paper's arrangement: each score on its own classifier", ""]
         lines += header(["score", *METRICS.values()])
         lines += [paper_line(here.get(("paper", score)), dataset, score) for score in PAPER_SCORES]
-    return "\n".join(lines) + "\n"
+    return lines
+
+
+def ranking_seeds(rows: Sequence[Row]) -> list[str]:
+    """The latent score of each pre-training seed, where there are several."""
+    mine = [r for r in rows if r["arrangement"] == "paper" and r["score"] == LATENT]
+    lines = []
+    for (dataset, setting), here in sorted(group(mine, "dataset", "setting").items()):
+        by_seed = group(here, "embedding_seed")
+        if len(by_seed) < 2:
+            continue
+        for (seed,), some in sorted(by_seed.items()):
+            found = [mean_of(some, metric) for metric in SEED_METRICS]
+            lines.append(line([dataset, setting, str(seed), some[0]["latent"] or "–", *found]))
+    if not lines:
+        return []
+    titles = ["dataset", "setting", "pre-training seed", "score"]
+    return [
+        "",
+        "## Pre-training seeds, latent score",
+        "",
+        *header([*titles, *(METRICS[metric] for metric in SEED_METRICS)]),
+        *lines,
+    ]
 
 
 def shared_error(here: Mapping[tuple[Any, ...], Sequence[Row]]) -> str:

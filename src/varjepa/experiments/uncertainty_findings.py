@@ -1,0 +1,79 @@
+"""What the uncertainty rows say: the goals on SIM and MNIST, each true, false or open."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from varjepa.experiments.findings import Finding
+from varjepa.experiments.results import Row
+from varjepa.experiments.summaries import group
+from varjepa.experiments.tabular_paper import uncertainty_paper_value
+from varjepa.experiments.uncertainty import COMBINED, LATENT, OWN, POSTHOC
+
+PAPER_DATASETS = ("mnist", "sim")
+
+Groups = Mapping[tuple[Any, ...], Sequence[Row]]
+"""by dataset, arrangement, score"""
+
+
+def uncertainty_findings(rows: Sequence[Row], setting: str) -> list[Finding]:
+    """The goals on the first embedding of one setting; none where it has no rows at all."""
+    mine = [r for r in rows if r["setting"] == setting and r["embedding_seed"] == 0]
+    if not mine:
+        return []
+    groups = group(mine, "dataset", "arrangement", "score")
+    found = [_finds_ambiguity(groups, dataset) for dataset in PAPER_DATASETS]
+    datasets = dict.fromkeys([*PAPER_DATASETS, *(row["dataset"] for row in mine)])
+    return found + [_finds_errors(groups, d, score) for score in COMBINED for d in datasets]
+
+
+def metric_mean(rows: Sequence[Row] | None, metric: str) -> float | None:
+    """Over runs; None where a run has none or there are no runs."""
+    values = [row[metric] for row in rows or ()]
+    return statistics.fmean(values) if values and None not in values else None
+
+
+def best_posthoc(groups: Groups, dataset: str) -> tuple[str, float] | None:
+    """The post-hoc score with the least AURC on the shared classifier's errors.
+
+    None unless all are there: the best of those that happen to be is an easier bar.
+    """
+    found = {
+        score: metric_mean(groups.get((dataset, "shared", score)), "aurc")
+        for score in (*POSTHOC, *OWN)
+    }
+    known = {score: value for score, value in found.items() if value is not None}
+    if len(known) < len(found):
+        return None
+    best = min(known, key=known.__getitem__)
+    return best, known[best]
+
+
+def _finds_ambiguity(groups: Groups, dataset: str) -> Finding:
+    goals = {m: uncertainty_paper_value(m, dataset, LATENT) or 0.0 for m in ("spearman", "auroc")}
+    rows = groups.get((dataset, "paper", LATENT))
+    claim = (
+        f"{dataset}: the latent score finds ambiguous rows as the paper's does (Spearman "
+        f"{goals['spearman']:.3f}, AUROC {goals['auroc']:.3f})"
+    )
+    ours = {metric: metric_mean(rows, metric) for metric in goals}
+    known = {metric: value for metric, value in ours.items() if value is not None}
+    if not rows or len(known) < len(ours):
+        return Finding(claim, None, "missing")
+    return Finding(
+        claim,
+        all(value >= goals[metric] for metric, value in known.items()),
+        f"{rows[0]['latent']}: Spearman {known['spearman']:.3f}, AUROC {known['auroc']:.3f}",
+    )
+
+
+def _finds_errors(groups: Groups, dataset: str, score: str) -> Finding:
+    claim = f"{dataset}: AURC of the score {score!r} is at or below the best post-hoc baseline's"
+    ours = metric_mean(groups.get((dataset, "shared", score)), "aurc")
+    best = best_posthoc(groups, dataset)
+    if ours is None or best is None:
+        return Finding(claim, None, "missing")
+    name, value = best
+    return Finding(claim, ours <= value, f"{ours:.4f}; {name} {value:.4f}")

@@ -6,7 +6,8 @@
 3. What needs the truth is None where there is none.
 4. The rows behind the figures are the test rows, in both settings.
 5. Finished runs are not computed again.
-6. A combined score that learned from errors beats its parts where they carry different news.
+6. A regression that is told u finds it, where there is something to find, and only then.
+7. A combined score that learned from errors beats its parts where they carry different news.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ import pyarrow as pa
 import pytest
 
 from tests.experiments.tiny import TINY, sim_under_any_name
+from varjepa.datasets.dataset import split_rows
+from varjepa.downstream import RawFeatures
+from varjepa.evaluation.ambiguity import spearman
 from varjepa.evaluation.selective import aurc
 from varjepa.experiments import uncertainty as study
+from varjepa.experiments.ambiguity_bound import told_ambiguity
 from varjepa.experiments.embeddings import SCORES
 from varjepa.experiments.example_images import example_images
 from varjepa.experiments.uncertainty import Judged, UncertaintyPlan
@@ -60,6 +65,25 @@ def test_every_score_is_there_in_both_arrangements(finished: Path) -> None:
     latents = {r["setting"]: r["latent"] for r in table.rows if r["score"] == "latent"}
     assert latents["paper"] == "posterior q90"
     assert latents["ours"] in SCORES
+
+
+def test_the_bound_is_there_once_per_setting(finished: Path) -> None:
+    table, _ = study.open_uncertainty(finished, TINY)
+    bounds = [row for row in table.rows if row["arrangement"] == "bound"]
+    assert [row["setting"] for row in bounds] == ["ours", "paper"]
+    assert {row["score"] for row in bounds} == {study.TOLD}
+
+
+def test_who_is_told_the_ambiguity_finds_it_in_the_columns_that_have_it() -> None:
+    rng = np.random.default_rng(0)
+    u, split = rng.random(600), split_rows(600, 0)
+    noise = rng.normal(size=600)
+    telling, silent = (
+        RawFeatures.from_numeric(np.column_stack([noise, other]).astype(np.float32))
+        for other in (np.abs(u - 0.5) + 2 * (u > 0.5), rng.normal(size=600))
+    )
+    assert spearman(told_ambiguity(telling, u, split), u[split.test]) > 0.95
+    assert abs(spearman(told_ambiguity(silent, u, split), u[split.test])) < 0.3
 
 
 def test_the_rows_behind_the_figures(finished: Path) -> None:

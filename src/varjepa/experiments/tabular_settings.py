@@ -157,7 +157,7 @@ not learnt. KL(q ‖ p) of s_y as heavy beside −log p(w | s_w) as in the estim
 were chosen on validation rows of Adult over seeds (docs/tabular-log.md). The moment to keep is the
 latest within one standard error of the best, as with the estimator, and judged by the score that
 the estimator has by default: by the paper's rule Adult kept its fifth epoch, whose predictions have
-not yet learnt anything (results/ours-best-look.json). "ours" further
+not yet learnt anything (results/ours-best-look/). "ours" further
 standardises embeddings and ranks rows by the score with the least AURC of a linear probe on
 validation rows."""
 

@@ -199,7 +199,7 @@ FILES: Mapping[str, FileKind] = {
         | {"embedding_seed": whole, "seed": whole, "latent": optional(text)}
         | {"spearman": optional(_correlation), "auroc": optional(share)}
         | dict.fromkeys(("aurc", "aurc_trapezoid", "aurc_collapsed", "augrc"), optional(_bounded))
-        | {"error_rate": share},
+        | {"error_rate": optional(share)},
         lambda folder: open_uncertainty(folder, FULL),
     ),
     "uncertainty_rows.json": FileKind(

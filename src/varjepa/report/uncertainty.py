@@ -11,7 +11,7 @@ from varjepa.experiments.results import Row
 from varjepa.experiments.summaries import group
 from varjepa.experiments.tabular_paper import uncertainty_paper_value
 from varjepa.experiments.tabular_settings import SETTINGS
-from varjepa.experiments.uncertainty import LATENT, PAPER_SCORES, SHARED_SCORES
+from varjepa.experiments.uncertainty import LATENT, PAPER_SCORES, SHARED_SCORES, TOLD
 from varjepa.experiments.uncertainty_findings import PAPER_DATASETS, uncertainty_findings
 from varjepa.files import write_text
 from varjepa.report.beside import MISSING, finding_lines, header, line, short
@@ -102,12 +102,20 @@ def ranking_seeds(rows: Sequence[Row]) -> list[str]:
 
 
 def shared_error(here: Mapping[tuple[Any, ...], Sequence[Row]]) -> str:
-    """The error that makes the AURCs below comparable."""
+    """The error that makes the AURCs below comparable, and what bounds Spearman and AUROC."""
     rows = here.get(("shared", "random"))
     if not rows:
         return "The shared classifier is a perceptron; not computed yet."
     error = statistics.fmean(row["error_rate"] for row in rows)
-    return f"The shared classifier is a perceptron with an error of {short(error)}."
+    said = f"The shared classifier is a perceptron with an error of {short(error)}."
+    told = here.get(("bound", TOLD))
+    if told:
+        said += (
+            " Boosted trees that are told u of the training rows find it in the test rows' columns "
+            f"with a Spearman of {mean_of(told, 'spearman')} and an AUROC of "
+            f"{mean_of(told, 'auroc')}."
+        )
+    return said
 
 
 def mean_of(rows: Sequence[Row] | None, metric: str) -> str:

@@ -29,6 +29,8 @@ LEARNED: Mapping[str, Model] = {
 }
 """which model a representation comes from; the others are not learned"""
 
+UNLEARNED = tuple(name for name in REPRESENTATIONS if name not in LEARNED)
+
 PCA_COMPONENTS = 64
 """as many as a token has numbers"""
 

@@ -68,7 +68,7 @@ def wanted_names(rows: Sequence[Row], metric: str, setting: str) -> tuple[str, .
         return ()
     if setting == "paper":
         return PAPER_REPRESENTATIONS
-    begun = {row["representation"] for row in rows}
+    begun = {row["representation"] for row in rows} & LEARNED.keys()
     return tuple(name for name in PAPER_REPRESENTATIONS if name in begun)
 
 
@@ -97,13 +97,14 @@ def representation_table(rows: Sequence[Row]) -> list[str]:
     lines = header(["", "representation", "setting", *(info.short for info in DATASETS.values())])
     for predictor in (p for p in TITLES if p not in REPRESENTATIONS):
         for name in REPRESENTATIONS:
-            for setting in SETTINGS if name in LEARNED else SETTINGS[:1]:
+            for setting in SETTINGS:
                 mine = [row for row in full if row["setting"] == setting]
                 cells = group(mine, "dataset", "representation", "predictor", "coverage")
                 wanted = name in wanted_names(mine, "accuracy", setting)
+                has_setting = name in LEARNED or setting != "paper"  # of raw columns: the trees
                 of_paper = wanted and predictor in PAPER_PREDICTORS
                 if of_paper or any(key[1:3] == (name, predictor) for key in cells):
-                    about = [TITLES[predictor], TITLES[name], setting if name in LEARNED else ""]
+                    about = [TITLES[predictor], TITLES[name], setting if has_setting else ""]
                     lines.append(line([*about, *_cells(cells, "accuracy", name, predictor, 1.0)]))
     return lines
 
@@ -128,11 +129,16 @@ def against_raw(rows: Sequence[Row]) -> list[str]:
     for dataset in DATASETS:
         for setting in SETTINGS:
             for name in ("var_t_jepa", "raw+var_t_jepa"):
+                raw = {
+                    predictor: mean
+                    for which in ("paper", setting)  # raw columns have a setting where trees do
+                    for (d, predictor, other, s), mean in means.items()
+                    if (d, other, s) == (dataset, "raw", which)
+                }
                 gains = {
-                    predictor: mean - means[dataset, predictor, "raw", "paper"]
+                    predictor: mean - raw[predictor]
                     for (d, predictor, representation, s), mean in means.items()
-                    if (d, representation, s) == (dataset, name, setting)
-                    and (dataset, predictor, "raw", "paper") in means
+                    if (d, representation, s) == (dataset, name, setting) and predictor in raw
                 }
                 if gains:
                     lost = [f"{TITLES[p]} {gain:+.3f}" for p, gain in gains.items() if gain < 0]

@@ -13,6 +13,7 @@ from varjepa.experiments.downstream_findings import (
     paper_accuracy,
     reached_cells,
 )
+from varjepa.experiments.representations import LEARNED, UNLEARNED
 from varjepa.experiments.results import Row
 from varjepa.experiments.settings import SIMULATION_VARIANTS
 from varjepa.experiments.simulation_findings import count_agreeing, findings
@@ -75,7 +76,7 @@ def downstream_headline(rows: Sequence[Row]) -> list[str]:
             ours = [
                 _mean(cells, dataset, name, coverage)
                 for setting, cells in by_setting.items()
-                if setting == "paper" or any(key[1] == name for key in cells)
+                if setting == "paper" or (name in LEARNED and any(k[1] == name for k in cells))
             ]
             shown.append(_several(paper, ours))
         counts = [reached_cells(cells, dataset) for cells in by_setting.values()]
@@ -120,7 +121,7 @@ def uncertainty_headline(rows: Sequence[Row]) -> list[str]:
 
 def begun(rows: Sequence[Row]) -> list[str]:
     """Settings that have rows; the paper's always."""
-    there = {row["setting"] for row in rows}
+    there = {row["setting"] for row in rows if row.get("representation", "") not in UNLEARNED}
     return [s for s in SETTINGS if s == "paper" or s in there]
 
 

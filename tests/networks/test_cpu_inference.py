@@ -1,21 +1,25 @@
-"""Claims about the block that computes without gradients.
+"""Claims about the blocks that compute without gradients.
 
-1. It equals the plain block to 1e-5, masked or not, for all tokens and for the last few, and so
+1. They equal the plain blocks to 1e-5, masked or not, for all tokens and for the last few, and so
    does pooling; with gradients asked for, or in other precisions, the plain way is taken.
-2. Scores far outside of what a power of two can hold give what a softmax gives.
-3. A row's result is the same to the last bit, whatever rows come with it and wherever it stands.
+2. So they do for tokens far from mean 0, any weights of the norms, and rows in several parts.
+3. Scores far outside of what a power of two can hold give what a softmax gives.
+4. A row's result is the same to the last bit, whatever rows come with it and wherever it stands.
+5. Nothing of the weights is kept: a changed weight counts at once.
 """
 
 from __future__ import annotations
+
+import math
 
 import pytest
 import torch
 from torch import Tensor
 
 from varjepa.networks import cpu_inference, transformer
-from varjepa.networks.cpu_inference import can_infer
+from varjepa.networks.cpu_inference import Attention, can_infer
 from varjepa.networks.pooling import AttentionPooling
-from varjepa.networks.transformer import Block, Transformer
+from varjepa.networks.transformer import Transformer
 
 pytestmark = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN"
@@ -26,7 +30,13 @@ def make(width: int = 64) -> tuple[Transformer, Tensor, Tensor]:
     torch.manual_seed(0)
     valid = torch.rand(40, 9) > 0.3
     valid[:, -1] = True
-    return Transformer(width, 3, 4, 2 * width), torch.randn(40, 9, width), valid
+    net = Transformer(width, 3, 4, 2 * width)
+    with torch.no_grad():
+        for module in net.modules():
+            if isinstance(module, torch.nn.LayerNorm):
+                module.weight.uniform_(0.5, 1.5)
+                module.bias.normal_()
+    return net, torch.randn(40, 9, width), valid
 
 
 def plainly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,27 +75,56 @@ def test_pooling(masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 @torch.no_grad()
 def test_scores_of_any_size(size: float, monkeypatch: pytest.MonkeyPatch) -> None:
     _, tokens, valid = make()
-    block = Block(64, 4, 128)
-    block.attention.project_in.weight.mul_(size**0.5)
-    ours = block(tokens, valid, 9)
+    net = Transformer(64, 1, 4, 128)
+    net.blocks[0].attention.project_in.weight.mul_(size**0.5)
+    ours = net(tokens, valid)
     assert ours.isfinite().all()
     plainly(monkeypatch)
-    theirs = block(tokens, valid, 9)
-    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4 * max(1.0, size**0.5))
+    torch.testing.assert_close(ours, net(tokens, valid), rtol=1e-4, atol=1e-4)
 
 
 @torch.no_grad()
 def test_a_wild_row_leaves_others_alone() -> None:
     torch.manual_seed(0)
+    attention = Attention(torch.empty(6, 5, 16), rows=6, length=5, asked=5, heads=2)
     qkv = torch.randn(6, 5, 48)
-    alone = cpu_inference.attend_without_gradient(qkv, 2, None, 5)
+
+    def attend() -> Tensor:
+        attention.qkv.copy_(qkv.view(30, 48))
+        return attention.attend(None).clone().view(6, 5, 16)
+
+    alone = attend()
     qkv[2] *= 1e3
-    beside = cpu_inference.attend_without_gradient(qkv, 2, None, 5)
+    beside = attend()
     others = [0, 1, 3, 4, 5]
     assert torch.equal(beside[others], alone[others])
     q, k, v = qkv[2].view(5, 3, 2, 8).permute(1, 2, 0, 3)
-    expected = (q @ k.mT / 8**0.5).softmax(-1) @ v  # (H, S, d_head)
+    expected = (q @ k.mT * math.log(2.0)).softmax(-1) @ v  # (H, S, d_head)
     torch.testing.assert_close(beside[2], expected.transpose(0, 1).reshape(5, 16))
+
+
+@pytest.mark.parametrize("tokens_together", [1, 100, 250])
+@pytest.mark.parametrize("keep", [4, 9])
+@torch.no_grad()
+def test_rows_in_parts(tokens_together: int, keep: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    net, tokens, valid = make()
+    tokens += 5.0
+    monkeypatch.setattr(cpu_inference, "TOKENS", tokens_together)  # parts of 16, 16, 32 rows
+    rows = 39  # of which the last part has too few of its own
+    ours = net(tokens[:rows], valid[:rows], keep)
+    order = torch.randperm(rows)
+    assert torch.equal(net(tokens[order], valid[order], keep), ours[order])
+    plainly(monkeypatch)
+    theirs = net(tokens[:rows], valid[:rows], keep)
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_a_changed_weight_counts_at_once() -> None:
+    net, tokens, _ = make()
+    before = net(tokens)
+    net.blocks[1].mlp[2].bias.data[0] += 1.0  # which no version counter sees
+    assert not torch.equal(net(tokens), before)
 
 
 @torch.no_grad()

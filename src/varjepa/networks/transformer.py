@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from varjepa.networks.cpu_block import cpu_block
-from varjepa.networks.cpu_inference import attend_to_keys, can_infer, infer_block
+from varjepa.networks.cpu_inference import attend_to_keys, can_infer, infer_blocks
 from varjepa.networks.fused_block import can_fuse, fused_transformer
 
 LONG_SEQUENCE = 128
@@ -89,8 +90,7 @@ class Block(nn.Module):
         if _is_short_on_cpu(tokens):
             bias = None if valid is None else _bias(valid, tokens.dtype)
             heads, eps = self.attention.heads, self.mlp_norm.eps
-            by_hand = infer_block if can_infer(tokens) else cpu_block
-            return by_hand(tokens, bias, heads, keep, eps, *self.parameters())
+            return cpu_block(tokens, bias, heads, keep, eps, *self.parameters())
         attended = self.attention(self.attention_norm(tokens), valid, keep)
         tokens = tokens[:, -keep:] + attended  # (B, keep, width)
         return tokens + self.mlp(self.mlp_norm(tokens))
@@ -129,6 +129,15 @@ class Transformer(nn.Module):
         if torch.is_autocast_enabled("cuda") and can_fuse(tokens, self):
             products = torch.get_autocast_dtype("cuda")
             return fused_transformer(tokens, valid, self, products)[:, -keep:]
+        if _is_short_on_cpu(tokens) and can_infer(tokens):
+            return self.norm(self._infer(tokens, valid, keep))
         for i, block in enumerate(self.blocks):
             tokens = block(tokens, valid, keep if i == len(self.blocks) - 1 else length)
         return self.norm(tokens)
+
+    def _infer(self, tokens: Tensor, valid: Tensor | None, keep: int) -> Tensor:
+        """All blocks at once, for nobody who wants gradients."""
+        bias = None if valid is None else _bias(valid, tokens.dtype)
+        first: Any = self.blocks[0]
+        weights = [tuple(block.parameters()) for block in self.blocks]
+        return infer_blocks(tokens, bias, first.attention.heads, keep, first.mlp_norm.eps, weights)

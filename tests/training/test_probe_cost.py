@@ -1,0 +1,72 @@
+"""Claim: looking at the labels with the online probe takes under 5 % of a default training.
+
+Judged by processor time, on one thread: what else the machine does falls on either part by chance.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from varjepa.datasets.loading import load_dataset
+from varjepa.errors import InputError
+from varjepa.estimators import VarTJEPA
+from varjepa.training.objectives import Objective
+from varjepa.training.selection import FilteredProbe
+
+
+class Times(NamedTuple):
+    processor: float
+    clock: float
+
+    @classmethod
+    def now(cls) -> Times:
+        return cls(time.process_time(), time.monotonic())
+
+    def since(self, start: Times) -> Times:
+        return Times(self.processor - start.processor, self.clock - start.clock)
+
+
+@pytest.mark.soak
+def test_the_online_probe_costs_little(
+    record_soak: Callable[[str, dict[str, Any]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try:
+        adult = load_dataset("adult")
+    except InputError as error:
+        pytest.skip(str(error))
+    train = adult.split(0).train
+    looks: list[Times] = []
+    score = FilteredProbe.score
+
+    def timed(self: FilteredProbe, objective: Objective) -> float:
+        start = Times.now()
+        found = score(self, objective)
+        looks.append(Times.now().since(start))
+        return found
+
+    monkeypatch.setattr(FilteredProbe, "score", timed)
+    model = VarTJEPA(random_state=0, device="cpu")
+    model.set_params(epochs=model.check_every)  # as many steps as there are between two looks
+    start = Times.now()
+    model.fit(adult.table.take(train), adult.label[train])
+    whole = Times.now().since(start)
+    share = sum(look.processor for look in looks) / whole.processor
+    record_soak(
+        "probe-cost",
+        {
+            "what": "Adult, defaults, labels: epochs between two looks, and the look with its "
+            "embeddings",
+            "looks": len(looks),
+            "processor seconds": round(whole.processor, 1),
+            "processor seconds in the probe": round(sum(x.processor for x in looks), 2),
+            "share in the probe": round(share, 4),
+            "seconds by the clock": round(whole.clock, 1),
+            "seconds by the clock in the probe": round(sum(x.clock for x in looks), 2),
+        },
+    )
+    assert looks
+    assert share < 0.05

@@ -1,14 +1,16 @@
 """Claims about ``varjepa fit`` on files that are one table, also one larger than memory.
 
 1. A folder whose rows fit in memory gives the model of the table in one piece, to the last bit,
-   with labels too; so does the estimator.
+   with labels too, and where a column's type is not the same in all files; so does the estimator.
+   Text that is long is streamed however few its cells are.
 2. Streamed, the codec is the same, and what is learned is as good but for the seed: the held-out
    objective and the accuracy of a linear probe, on a table sorted by its classes.
 3. Interrupted and resumed, a streamed fit ends with the weights of one that was not; other files,
    settings or content are refused by name, and two processes of torchrun train it together.
 4. --max-steps ends a fit there and is part of what a fit is; wrong input is one sentence.
 5. Commands other than fit are refused under torchrun.
-6. Memory does not grow with rows (soak: 10 million rows × 20 columns below 1.5 GB).
+6. Memory does not grow with rows (soak: 10 million rows × 20 columns below 1.5 GB, and so the
+   largest table that is held).
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from varjepa.errors import InputError
 from varjepa.estimators import large_tables
 from varjepa.tables import read_table
 from varjepa.tables.many_files import TableFiles
+from varjepa.tables.stream_parquet import parquet_fingerprint
 from varjepa.tables.summaries import Room
 from varjepa.training import windows
 from varjepa.training.steps import Stepper
@@ -107,6 +110,42 @@ def test_a_folder_that_fits_is_the_table(tmp_path: Path, capsys: Captured) -> No
         codecs = [(tmp_path / name / "codec.json").read_bytes() for name in ("a", out)]
         assert codecs[0] == codecs[1]
         assert config(tmp_path / out)["selected_by"] == "filtered accuracy"
+
+
+def test_files_of_other_types(tmp_path: Path, capsys: Captured) -> None:
+    """Engines write a column as integers, floats or nothing at all, as its values happen to be."""
+    table = classes(600, 0)
+    numbers = pa.array(np.arange(600.0) % 50)
+    parts = [table.set_column(0, "n0", numbers).slice(i * 200, 200) for i in range(3)]
+    parts[0] = parts[0].set_column(0, "n0", parts[0]["n0"].cast(pa.int32()))
+    parts[0] = parts[0].set_column(4, "label", parts[0]["label"].cast(pa.int32()))
+    parts[1] = parts[1].set_column(1, "n1", pa.nulls(200)).set_column(5, "side", pa.nulls(200))
+    parts[2] = parts[2].set_column(3, "word", parts[2]["word"].cast(pa.large_string()))
+    (tmp_path / "logs").mkdir()
+    for i, part in enumerate(parts):
+        pa.parquet.write_table(part, tmp_path / "logs" / f"{i}.parquet")
+    whole = pa.concat_tables(parts, promote_options="permissive")
+    pa.parquet.write_table(whole, tmp_path / "whole.parquet")
+    options = ("--target", "label", "--max-steps", 4)
+    for source, out in (("whole.parquet", "a"), ("logs", "b")):
+        assert run("fit", tmp_path / source, "--out", tmp_path / out, *options) == 0
+        assert run("embed", tmp_path / "a", tmp_path / source, "--out", tmp_path / f"{out}-e") == 0
+    assert weights(tmp_path / "a") == weights(tmp_path / "b")
+    assert (tmp_path / "a" / "codec.json").read_bytes() == (
+        tmp_path / "b" / "codec.json"
+    ).read_bytes()
+    found = [
+        pa.concat_tables(pa.parquet.read_table(p) for p in sorted((tmp_path / e).glob("*.parquet")))
+        for e in ("a-e", "b-e")
+    ]
+    assert found[0].equals(found[1])
+
+
+def test_long_text_is_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = TableFiles.find(write_files(tmp_path / "logs", classes(40, 0)))
+    assert not large_tables.is_streamed(files)
+    monkeypatch.setattr(large_tables, "HELD_BYTES", files.bytes - 1)
+    assert large_tables.is_streamed(files)
 
 
 @pytest.mark.parametrize("kind", [VarTJEPA, TJEPA])
@@ -248,6 +287,30 @@ def test_what_a_streamed_fit_goes_on_with(
     assert run(*fit, "--resume") == 0
 
 
+def test_other_values_behind_the_same_footer(
+    tmp_path: Path,
+    streaming: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured,
+) -> None:
+    """Files without statistics or compression may change unseen by their fingerprints."""
+    table, path = classes(300, 0), tmp_path / "logs" / "a.parquet"
+    path.parent.mkdir()
+    plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+    pa.parquet.write_table(table, path, **plain)
+    fingerprint = parquet_fingerprint(path)
+    streaming(90)
+    fit = ("fit", path.parent, "--out", tmp_path / "model", "--max-steps", 4)
+    with monkeypatch.context() as patched:
+        interrupt_at(2, patched)
+        assert run(*fit) == 130
+    other = pa.compute.add(table["n0"], 1.0)
+    pa.parquet.write_table(table.set_column(0, "n0", other), path, **plain)
+    assert parquet_fingerprint(path) == fingerprint
+    capsys.readouterr()
+    assert_refused(capsys, run(*fit, "--resume"), "there are other values in 'n0'")
+
+
 def test_two_processes_train_one_model(tmp_path: Path, streaming: Callable[[int], None]) -> None:
     folder = write_files(tmp_path / "logs", classes(500, 0))
     fit = ["fit", str(folder), "--target", "label", "--max-steps", "6", "--out"]
@@ -305,6 +368,8 @@ def test_a_model_folder_from_before_max_steps_loads(tmp_path: Path) -> None:
         ("logs", ["--kind", "colour=numeric"], "there is no column 'colour'"),
         ("logs", ["--kind", "word=numeric"], "column 'word' holds 'red', which is not a number"),
         ("odd", [], "odd/b.parquet holds string values, and of odd/a.parquet int64"),
+        ("logs", ["--target", "list"], "column 'list' holds list<element: int64> values"),
+        ("logs/part-0.parquet", ["--target", "list"], "column 'list' holds list<element: int64>"),
         ("s3://bucket/*.parquet", [], "s3://bucket/*.parquet is an address"),
     ],
 )
@@ -318,7 +383,10 @@ def test_wrong_input(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
-    write_files(tmp_path / "logs", classes(40, 0), files=2)
+    table = classes(40, 0)
+    if "list" in options:
+        table = table.append_column("list", pa.array([[1]] * 40))
+    write_files(tmp_path / "logs", table, files=2)
     (tmp_path / "logs" / "a.csv").write_text("a\n1\n")
     for name, values in (("a", [1, 2]), ("b", ["1", "2"])):
         (tmp_path / "odd").mkdir(exist_ok=True)
@@ -447,3 +515,16 @@ def test_ten_million_rows(
     record_soak("fit-stream", figures)
     assert peaks[1] < 1500
     assert peaks[1] < 1.10 * peaks[0]
+
+
+@pytest.mark.soak
+def test_the_largest_table_that_is_held(
+    tmp_path: Path, record_soak: Callable[[str, dict[str, Any]], None]
+) -> None:
+    rows, steps = large_tables.HELD_CELLS // 20 // 8 * 8, 5
+    folder = write_wide(tmp_path / "table", rows, 8)
+    assert not large_tables.is_streamed(TableFiles.find(folder))
+    peak = measured(folder, tmp_path / "out", steps)
+    figures = {"rows": rows, "columns": 20, "steps": steps, "threads": 1, "peak_mb": peak}
+    record_soak("fit-held", figures)
+    assert peak < 1500

@@ -1,8 +1,9 @@
 """Claims about Parquet files as one table.
 
 1. A folder, a pattern and a file give all rows in the order of the files' names; hidden files and
-   what engines leave beside their data are not read.
-2. A column that a file has no value of takes its type from the others.
+   what engines leave beside their data are not read, and no file is read twice.
+2. A column has a type that holds the values of all files, also where one has none of it; a file
+   without rows has no say. Text beside numbers is refused, and so is what the type has no room for.
 3. Nothing there, no rows, other columns, other types, another format, an address, a label column
    that is not there: one sentence that names the file.
 4. A file that changed, was cut or removed between two readings is refused by name.
@@ -10,7 +11,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -49,7 +52,12 @@ def test_folders_patterns_and_files(folder: Path) -> None:
     assert x_of(TableFiles.find(folder)) == [1, 2, 3, 4, 5, 6]
     assert x_of(TableFiles.find(f"{folder}/*.parquet")) == [1, 2, 3, 4, 5]
     assert x_of(TableFiles.find(folder / "b.parquet")) == [3, 4, 5]
+    (folder / "notes.txt").unlink()
+    assert x_of(TableFiles.find(f"{folder}/*")) == [1, 2, 3, 4, 5]  # nor _SUCCESS
+    for pattern in ("**/*.parquet", "**/**/*.parquet"):  # the second matches files several times
+        assert x_of(TableFiles.find(f"{folder}/{pattern}")) == [1, 2, 3, 4, 5, 6]
     files = TableFiles.find(folder, labels="y")
+    assert pickle.loads(pickle.dumps(files)) == files  # joblib's workers get it so
     assert files.schema.names == ["x"]
     assert (files.rows, files.cells, files.starts().tolist()) == (6, 6, [0, 2, 5])
     labels = [y for block in files.blocks(["y"]) for y in block["y"].to_pylist()]
@@ -65,6 +73,61 @@ def test_an_empty_column_has_the_others_type(tmp_path: Path) -> None:
     blocks = list(TableFiles.find(tmp_path).blocks(["y"]))
     assert {block.schema.field("y").type for block in blocks} == {pa.string()}
     assert pa.concat_tables(blocks)["y"].to_pylist() == [None, None, "u", None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("columns", "kind", "values"),
+    [
+        ([pa.array([1, 2], pa.int32()), pa.array([2**40])], pa.int64(), [1, 2, 2**40]),
+        ([pa.array([1, 2]), pa.nulls(1), pa.array([0.5])], pa.float64(), [1.0, 2.0, None, 0.5]),
+        ([pa.array([2**53 + 1]), pa.array([0.5])], pa.float64(), [2.0**53, 0.5]),
+        ([pa.array([1.5], pa.float32()), pa.array([7], pa.int16())], pa.float32(), [1.5, 7.0]),
+        ([pa.array(["a"]), pa.array(["b"], pa.large_string())], pa.large_string(), ["a", "b"]),
+        (
+            [pa.array([1], pa.timestamp("ms")), pa.array([2], pa.timestamp("us"))],
+            pa.timestamp("us"),
+            [datetime(1970, 1, 1, 0, 0, 0, 1000), datetime(1970, 1, 1, 0, 0, 0, 2)],
+        ),
+        (
+            [
+                pa.array(["a"]).dictionary_encode().cast(pa.dictionary(pa.int8(), pa.string())),
+                pa.array(["b"]).dictionary_encode().cast(pa.dictionary(pa.int16(), pa.string())),
+            ],
+            pa.dictionary(pa.int16(), pa.string()),
+            ["a", "b"],
+        ),
+        ([pa.array([1]), pa.array([], pa.string()), pa.array([2])], pa.int64(), [1, 2]),
+        ([pa.array([], pa.string()), pa.array([1])], pa.int64(), [1]),
+        ([pa.array([None], pa.float64()), pa.array(["a"])], pa.string(), [None, "a"]),  # pandas
+        (
+            [pa.array(["a"]).dictionary_encode(), pa.array([None], pa.float64())],
+            pa.dictionary(pa.int32(), pa.string()),
+            ["a", None],
+        ),
+    ],
+)
+def test_a_type_for_all_files(
+    columns: list[pa.Array], kind: pa.DataType, values: list[object], tmp_path: Path
+) -> None:
+    for i, column in enumerate(columns):
+        write(tmp_path, f"{i}.parquet", x=column, y=[0] * len(column))
+    files = TableFiles.find(tmp_path)
+    for found in (files, files.labelled("x")):
+        whole = pa.concat_tables(found.blocks(["x"]))
+        assert whole["x"].type == kind
+        assert whole["x"].to_pylist() == values
+
+
+def test_values_that_no_common_type_holds(tmp_path: Path) -> None:
+    write(tmp_path, "a.parquet", x=pa.array([2**63], pa.uint64()))
+    write(tmp_path, "b.parquet", x=pa.array([-1], pa.int64()))
+    with pytest.raises(InputError, match=r"a\.parquet: column 'x' holds a value that int64 has no"):
+        x_of(TableFiles.find(tmp_path))
+    write(tmp_path, "c.parquet", x=[True])
+    with pytest.raises(
+        InputError, match=r"c\.parquet holds bool values, and of .*b\.parquet int64"
+    ):
+        TableFiles.find(tmp_path)
 
 
 def test_wrong_files(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@
 2. Any window can be read by itself, in any order, and across the end of a pass; windows next to
    each other together are the sequence.
 3. A window of a table sorted by some column has rows from all over it.
-4. A row group is read forward and a few at a time: no row is decoded more than once in a pass.
+4. A row group is read forward and a few at a time, small ones together: no row is decoded more than
+   once in a pass.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import pytest
 from numpy.typing import NDArray
 
 from varjepa.errors import InputError
-from varjepa.tables import shuffling
+from varjepa.tables import shuffling, streaming
 from varjepa.tables.many_files import TableFiles
 from varjepa.tables.shuffling import AT_ONCE, ShuffledFiles
 
@@ -86,7 +87,7 @@ def test_a_group_is_read_forward(files: TableFiles, monkeypatch: pytest.MonkeyPa
     read = TableFiles.file_blocks
 
     def counted(self: TableFiles, number: int, *rest: Any) -> Any:
-        starts.append((number, rest[-1]))
+        starts.append((number, rest[2]))
         return read(self, number, *rest)
 
     monkeypatch.setattr(TableFiles, "file_blocks", counted)
@@ -98,6 +99,32 @@ def test_a_group_is_read_forward(files: TableFiles, monkeypatch: pytest.MonkeyPa
     near = {(f, s - k) for f, s in starts for k in range(4)}  # the first rows may be left out
     assert len(starts) == len(groups)
     assert groups <= near
+
+
+@pytest.mark.parametrize("size", [1, 5, 13, 20, 90])
+def test_no_row_is_decoded_twice(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(2):
+        numbers = np.arange(i * 300, (i + 1) * 300)
+        table = pa.table({"n": numbers, "text": [f"row {n}" for n in numbers]})
+        pa.parquet.write_table(table, tmp_path / f"{i}.parquet", row_group_size=size)
+    decoded = 0
+    read = streaming.parquet_blocks
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal decoded
+        for batch in read(*arguments):
+            decoded += len(batch)
+            yield batch
+
+    monkeypatch.setattr(streaming, "parquet_blocks", counted)
+    nothing = np.array([], dtype=np.int64)
+    shuffled = ShuffledFiles(TableFiles.find(tmp_path), nothing, 0)
+    found = numbers_of(shuffled, 0, 600)
+    np.testing.assert_array_equal(np.sort(found), np.arange(600))
+    assert decoded == 600
+    assert len(shuffled.groups) <= 2 * -(-300 // max(13, size))
 
 
 def test_a_file_that_goes_away(files: TableFiles) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -51,7 +52,7 @@ from varjepa.training.alarm import CollapseReport
 from varjepa.training.checkpoint import Checkpoint, Checkpoints
 from varjepa.training.distributed import current_team
 from varjepa.training.objectives import Objective
-from varjepa.training.progress import listening
+from varjepa.training.progress import listening, reading_bar
 from varjepa.training.selection import Selection
 from varjepa.training.settings import Precision, TrainingSettings
 from varjepa.training.sources import HeldRows, RowSource
@@ -154,11 +155,12 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     def _fit(self, X: Any, y: ArrayLike | None) -> None:
         team = current_team()
         with team.sharing_errors():
-            check_parameters(self)
             files, rows = table_files(X), None
             if files is None:
                 codec, rows = self._begin(X)
             else:
+                if self.verbose and team.leads:
+                    files = replace(files, watch=reading_bar)
                 codec, rows, y = self._begin_files(files, y)
         self.seed_ = int(team.leaders_number(self.seed_))
         with open_checkpoints(self, team) as (checkpoints, past):
@@ -200,6 +202,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         self, files: TableFiles, y: ArrayLike | None
     ) -> tuple[TableCodec, Rows | None, ArrayLike | None]:
         """The same of a table in files, and its labels; rows None: too many to hold."""
+        check_parameters(self)
         if y is not None and files.labels is not None:
             raise InputError("the labels are either y or a column of the files, not both")
         self.frame_ = "pyarrow"

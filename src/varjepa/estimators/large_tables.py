@@ -25,8 +25,12 @@ from varjepa.tables.many_files import TableFiles, are_files
 from varjepa.tables.remarks import Remarks, gathering_remarks
 from varjepa.tables.summaries import Room
 
-HELD_CELLS = 1 << 26
-"""Cells of a table that is held in memory; each takes 5 bytes, a category's 9."""
+HELD_CELLS = 1 << 25
+"""Cells of a table that is held in memory; each takes 5 bytes, a category's 9, and twice that for a
+while. So the largest such table takes hardly more than a streamed one."""
+
+HELD_BYTES = 1 << 28
+"""Bytes of its files at most: few cells may be much text, of which a codec holds the levels."""
 
 MOST_VALIDATION = 10_000
 """Rows held out of a streamed table at most: more would not pick another moment."""
@@ -49,8 +53,8 @@ def table_files(X: Any) -> TableFiles | None:
 
 
 def is_streamed(files: TableFiles) -> bool:
-    """Whether there are too many cells to hold."""
-    return files.cells > HELD_CELLS
+    """Whether there is too much to hold."""
+    return files.cells > HELD_CELLS or files.bytes > HELD_BYTES
 
 
 def fit_codec(
@@ -152,14 +156,14 @@ def draw_rows(
     count = min(MOST_VALIDATION, int(files.rows * share))
     wanted = min(files.rows, count + PROBE_ROWS)
     drawn = draw_numbers(files.rows, wanted, generator_for(seed, "split"))
-    drawn = np.concatenate([np.sort(drawn[:count]), np.sort(drawn[count:])])
-    encoded, labels = _read_numbers(files, codec, np.sort(drawn))
-    order = np.searchsorted(np.sort(drawn), drawn)
+    ascending = np.sort(drawn)
+    encoded, labels = _read_numbers(files, codec, ascending)
+    order = np.searchsorted(ascending, drawn)  # as drawn, so that the first few are of any place
     if y is not None:
         labels = y[drawn]
     elif labels is not None:
         labels = labels[order]
-    return DrawnRows(encoded.rows(torch.from_numpy(order)), labels, drawn[:count])
+    return DrawnRows(encoded.rows(torch.from_numpy(order)), labels, np.sort(drawn[:count]))
 
 
 def draw_numbers(rows: int, count: int, generator: torch.Generator) -> NDArray[np.int64]:

@@ -88,9 +88,18 @@ def identity_of_files(
     window: int,
     selection: Selection,
 ) -> dict[str, Any]:
-    """The same of a table that is streamed, with its files' fingerprints instead of its cells."""
+    """The same of a table that is streamed, with its files' fingerprints instead of its cells.
+
+    These are of the files' footers, so what the codec found in every column is there too.
+    """
     settings = {"device": pick_device(estimator.device).type, "rows of an epoch": window}
-    columns = {feature.name: "" for feature in codec.features}
+    fitted = codec.to_json()
+    columns = {
+        feature.name: hashlib.sha256(json.dumps(item).encode()).hexdigest()
+        for feature, item in zip(
+            codec.features, [*fitted["numeric"], *fitted["categorical"]], strict=True
+        )
+    }
     found = _identity(estimator, settings, files.rows, columns, selection)
     return found | {"files": {file.name: file.fingerprint for file in files.files}}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from sklearn.utils.validation import column_or_1d
 
 from varjepa.errors import InputError
 from varjepa.estimators.large_tables import draw_rows
+from varjepa.estimators.parameters import length_of
 from varjepa.estimators.resuming import identity_of, identity_of_files
 from varjepa.estimators.validating import hold_out, make_selection
 from varjepa.models.rows import Rows, take_rows
@@ -74,5 +76,6 @@ def streamed_task(
     selection = make_selection(
         rows, learns, judges, drawn.labels, settings.masks, e._discard, e.seed_, team
     )
-    source = WindowedRows(shuffled, codec, size, settings.epochs, take_rows(rows, learns), team)
+    epochs = math.ceil(length_of(settings, size))
+    source = WindowedRows(shuffled, codec, size, epochs, take_rows(rows, learns), team)
     return Task(source, settings, selection, identity_of_files(e, codec, files, size, selection))

@@ -56,6 +56,18 @@ def refuse_unsupported(name: str, kind: pa.DataType) -> None:
         raise InputError(f"column {quoted(name)} holds {what} values, which cannot be encoded")
 
 
+def wider_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """A type for the values of both: the larger of two sizes, a float for integers and floats.
+
+    None: there is none, as for numbers and text.
+    """
+    schemas = [pa.schema({"": kind}) for kind in (one, other)]
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        return None
+
+
 def type_name(kind: pa.DataType) -> str:
     """Arrow's own spelling, e.g. ``timestamp[us, tz=UTC]``."""
     return str(kind)

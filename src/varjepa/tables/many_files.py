@@ -1,30 +1,40 @@
 """Parquet files as one table that is never in memory as a whole: read from its start, or anywhere.
 
-All have the same columns; a column that a file has no value of may have no type there. A file that
-changes or goes away between two readings is refused by name.
+All have the same columns, if perhaps of other types: those of a table hold the values of all files.
+A file that changes or goes away between two readings is refused by name.
 """
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from varjepa.errors import InputError
+from varjepa.tables.arrow_types import refuse_unsupported, wider_type
 from varjepa.tables.quoting import listed, quoted
-from varjepa.tables.stream_parquet import parquet_fingerprint
+from varjepa.tables.stream_parquet import has_no_value, parquet_fingerprint
 from varjepa.tables.streaming import StreamedTable, find_tables
 from varjepa.tables.table_files import explained, extension_of
 
 BLOCK_ROWS = 1 << 15
 """Rows in memory at a time; fewer where they are large."""
+
+Watch = Callable[[Iterator[pa.Table], int], Iterator[pa.Table]]
+"""Gives back blocks that have so many rows in all, and may show how far they are."""
+
+
+def unwatched(blocks: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """Nobody asks how far they are."""
+    return blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +46,14 @@ class TableFiles:
 
     files: tuple[StreamedTable, ...]
 
-    schema: pa.Schema
-    """Columns to learn from, with types that fit every file."""
+    types: pa.Schema
+    """All columns, with types that fit every file."""
 
     labels: str | None = None
     """A column of class labels, which is not learned from."""
+
+    watch: Watch = unwatched
+    """Through which the blocks of every reading of all rows go."""
 
     @classmethod
     def find(cls, source: str | os.PathLike[str], labels: str | None = None) -> TableFiles:
@@ -59,12 +72,19 @@ class TableFiles:
 
     def labelled(self, name: str) -> TableFiles:
         """The same with one of its columns as labels."""
-        if name not in self.schema.names:
+        if name not in self.types.names:
             raise InputError(f"{self.source} has no column {quoted(name)}")
-        schema = self.schema.remove(self.schema.get_field_index(name))
-        if not len(schema):
+        if len(self.types) == 1:
             raise InputError(f"{self.source} has no column besides {quoted(name)}")
-        return replace(self, schema=schema, labels=name)
+        refuse_unsupported(name, self.types.field(name).type)
+        return replace(self, labels=name)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns to learn from."""
+        if self.labels is None:
+            return self.types
+        return self.types.remove(self.types.get_field_index(self.labels))
 
     @property
     def rows(self) -> int:
@@ -74,33 +94,40 @@ class TableFiles:
     def cells(self) -> int:
         return self.rows * len(self.schema)
 
+    @property
+    def bytes(self) -> int:
+        """Size of the files, in which values are compressed."""
+        return sum(file.bytes for file in self.files)
+
     def starts(self) -> NDArray[np.int64]:
         """Number of each file's first row."""
         return np.cumsum([0, *(file.rows for file in self.files)])[:-1]
 
     def blocks(self, columns: Sequence[str], rows: int = BLOCK_ROWS) -> Iterator[pa.Table]:
         """Some columns of all rows in order, at most ``rows`` at a time."""
-        for number in range(len(self.files)):
-            yield from self.file_blocks(number, columns, rows)
+        files = range(len(self.files))
+        blocks = (block for i in files for block in self.file_blocks(i, columns, rows))
+        return self.watch(blocks, self.rows)
 
     def file_blocks(
-        self, number: int, columns: Sequence[str], rows: int = BLOCK_ROWS, start: int = 0
+        self,
+        number: int,
+        columns: Sequence[str],
+        rows: int = BLOCK_ROWS,
+        start: int = 0,
+        stop: int | None = None,
     ) -> Iterator[pa.Table]:
-        """The same of one file, from its row ``start`` on."""
-        file, types = self.files[number], pa.schema([self._field(name) for name in columns])
+        """The same of one file, from its row ``start`` to ``stop``."""
+        file, types = self.files[number], pa.schema([self.types.field(name) for name in columns])
+        stop = file.rows if stop is None else stop
         with naming(file):
             refuse_changed(file)
             found = start
-            for block in file.blocks(list(columns), rows, start):
+            for block in file.blocks(list(columns), rows, start, stop):
                 found += block.num_rows
-                yield block if block.schema == types else block.cast(types)
-            if found != file.rows:
+                yield block if block.schema == types else _as_types(block, types)
+            if found != stop:
                 raise InputError("it has lost rows while it was read")
-
-    def _field(self, name: str) -> pa.Field:
-        if name == self.labels:
-            return self.files[0].schema.field(name)
-        return self.schema.field(name)
 
 
 def are_files(source: object) -> bool:
@@ -134,26 +161,57 @@ def naming(file: StreamedTable) -> Iterator[None]:
 
 
 def _common_schema(files: Sequence[StreamedTable]) -> pa.Schema:
-    """Columns in the order of the first file; types that all files have, but for empty ones."""
-    first = files[0]
-    types = dict(zip(first.schema.names, first.schema.types, strict=True))
-    typed = dict.fromkeys(types, first)  # whose types these are
+    """Columns in the order of the first file; types that fit every file that has rows."""
+    first, filled = files[0], [file for file in files if file.rows]
     for file in files[1:]:
         for lacking, having in ((file, first), (first, file)):
-            odd = [name for name in having.schema.names if name not in lacking.schema.names]
+            known = set(lacking.schema.names)
+            odd = [name for name in having.schema.names if name not in known]
             if odd:
                 raise InputError(
                     f"{lacking.path} has no column {listed(odd)}, unlike {having.path}: files of "
                     "one table have the same columns"
                 )
-        for name in types:
-            kind = file.schema.field(name).type
-            if kind == types[name] or pa.types.is_null(kind):
-                continue
-            if not pa.types.is_null(types[name]):
-                raise InputError(
-                    f"column {quoted(name)} of {file.path} holds {kind} values, and of "
-                    f"{typed[name].path} {types[name]}: files of one table have the same types"
-                )
-            types[name], typed[name] = kind, file
-    return pa.schema(types)
+    return pa.schema({name: _fitting_type(name, filled) for name in first.schema.names})
+
+
+def _fitting_type(name: str, files: Sequence[StreamedTable]) -> pa.DataType:
+    try:
+        return _common_type(name, files)
+    except InputError:  # pandas writes a column without a value as floats, whatever it is elsewhere
+        return _common_type(name, [file for file in files if not has_no_value(file.path, name)])
+
+
+def _common_type(name: str, files: Sequence[StreamedTable]) -> pa.DataType:
+    common, widened_for = pa.null(), None
+    for file in files:
+        kind = file.schema.field(name).type
+        wide = common if kind == common else wider_type(common, kind)
+        if wide is None:
+            assert widened_for is not None
+            raise InputError(
+                f"column {quoted(name)} of {file.path} holds {kind} values, and of "
+                f"{widened_for.path} {common}: no type is for both"
+            )
+        if wide != common:
+            common, widened_for = wide, file
+    return common
+
+
+def _as_types(block: pa.Table, types: pa.Schema) -> pa.Table:
+    """A block in the types of the whole table."""
+    return pa.table([_as_type(block[field.name], field) for field in types], schema=types)
+
+
+def _as_type(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    if column.null_count == len(column):
+        return pa.chunked_array([pa.nulls(len(column), field.type)])
+    # integers beyond 2^53 lose digits as floats, as they would in a table in one piece
+    options = pc.CastOptions(field.type, allow_float_truncate=True)
+    try:
+        return pc.cast(column, options=options)
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"column {quoted(field.name)} holds a value that {field.type} has no room for, the "
+            "type that fits the other files"
+        ) from error

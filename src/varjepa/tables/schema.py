@@ -92,9 +92,11 @@ def draft_columns(
     Only text is read for it, and of that no more than it takes: a column is a category from its
     first cell on that is no number.
     """
-    drafts = []
-    for name, kind in zip(schema.names, schema.types, strict=True):
+    types = list(zip(schema.names, schema.types, strict=True))
+    for name, kind in types:
         refuse_unsupported(name, kind)
+    drafts = []
+    for name, kind in types:
         chosen = (overrides or {}).get(name) or _kind(name, kind, blocks)
         unit = _unit(name, kind, blocks) if chosen == "datetime" else None
         drafts.append(Column(name, chosen, kind, unit=unit))

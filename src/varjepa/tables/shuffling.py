@@ -32,7 +32,7 @@ AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A row group: rows ``start`` to ``stop`` of a file."""
+    """A row group, or small ones next to each other: rows ``start`` to ``stop`` of a file."""
 
     file: int
     start: int
@@ -49,18 +49,18 @@ class Stretch:
 
 
 def find_groups(files: TableFiles) -> list[Group]:
-    """All groups that have rows, in the table's order."""
+    """All rows in groups, in the table's order; each has a stretch at least, or ends its file."""
     groups = []
     for number, file in enumerate(files.files):
         with naming(file), explained(file.path):
             refuse_changed(file)
             sizes = group_rows(file.path)
-        stops = np.cumsum(sizes).tolist()
-        groups += [
-            Group(number, stop - size, stop)
-            for size, stop in zip(sizes, stops, strict=True)
-            if size
-        ]
+        start = stop = 0
+        for size in sizes:
+            stop += size
+            if stop - start >= STRETCH or stop == file.rows > start:
+                groups.append(Group(number, start, stop))
+                start = stop
     return groups
 
 
@@ -138,7 +138,7 @@ class ShuffledFiles:
     ) -> Iterator[tuple[pa.Table, NDArray[np.int64]]]:
         """Rows of one group by their numbers, which ascend."""
         number = self.groups[group].file
-        reader = self._open.pop(group, None) or _Reader(self.files, number)
+        reader = self._open.pop(group, None) or _Reader(self.files, self.groups[group])
         self._open[group] = reader
         while len(self._open) > AT_ONCE:
             self._open.popitem(last=False)
@@ -152,10 +152,10 @@ class ShuffledFiles:
 
 
 class _Reader:
-    """Reads a file forward, from wherever it is entered."""
+    """Reads a group forward, from wherever it is entered."""
 
-    def __init__(self, files: TableFiles, number: int) -> None:
-        self.files, self.number = files, number
+    def __init__(self, files: TableFiles, group: Group) -> None:
+        self.files, self.group = files, group
         self.place: int | None = None
         """of the row that comes next; None: not reading yet"""
         self._blocks: Iterator[pa.Table] = iter(())
@@ -165,7 +165,9 @@ class _Reader:
         """Rows of the file in pieces, each with the place of its first."""
         if self.place is None or not self.place <= start < self.place + STRETCH:
             names = self.files.schema.names
-            self._blocks = self.files.file_blocks(self.number, names, STRETCH, start)
+            self._blocks = self.files.file_blocks(
+                self.group.file, names, STRETCH, start, self.group.stop
+            )
             self.place, self._rest = start, None
         while self.place < stop:
             block = self._rest if self._rest is not None else next(self._blocks, None)

@@ -45,6 +45,17 @@ def group_rows(path: Path) -> list[int]:
         return [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
 
 
+def has_no_value(path: Path, column: str) -> bool:
+    """Whether a file says of itself that every cell of a column is missing."""
+    with _opened(path) as file:
+        found = file.metadata
+        places = [j for j in range(found.num_columns) if found.schema.column(j).path == column]
+        chunks = [found.row_group(i).column(j) for i in range(found.num_row_groups) for j in places]
+    return bool(chunks) and all(
+        chunk.is_stats_set and chunk.statistics.null_count == chunk.num_values for chunk in chunks
+    )
+
+
 def parquet_fingerprint(path: Path) -> str:
     """SHA-256 of the footer, which knows the place, size and statistics of every page."""
     with path.open("rb") as file:

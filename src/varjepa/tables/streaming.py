@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,13 +53,18 @@ class StreamedTable:
     fingerprint: str
     """SHA-256 of the content; of a Parquet file, of its footer."""
 
-    def blocks(self, columns: Sequence[str], rows: int, start: int = 0) -> Iterator[pa.Table]:
-        """Some columns of all rows from ``start`` on, at most ``rows`` at a time.
+    def blocks(
+        self, columns: Sequence[str], rows: int, start: int = 0, stop: int | None = None
+    ) -> Iterator[pa.Table]:
+        """Some columns of the rows from ``start`` to ``stop``, at most ``rows`` at a time.
 
         Only the block itself is held in memory. Fewer rows come where these would be large.
         """
         with explained(self.path):
-            for table in _joined(self._batches(columns, rows, start), rows):
+            batches = self._batches(columns, rows, start)
+            if stop is not None:
+                batches = _first_rows(batches, stop - start)
+            for table in _joined(batches, rows):
                 yield read_table(table).select(columns)
 
     def _batches(self, columns: Sequence[str], rows: int, start: int) -> Iterator[pa.RecordBatch]:
@@ -88,8 +93,10 @@ def find_tables(
             raise InputError(f"{path} holds no .parquet file")
     elif glob.has_magic(text) and not path.exists():
         root = _fixed_folder(path)
-        matches = sorted(Path(match) for match in glob.glob(text, recursive=True))  # noqa: PTH207
-        found = [(p.relative_to(root), p) for p in matches if p.is_file() and _is_data(p)]
+        # a set, for some patterns match a file more than once
+        matches = {Path(match) for match in glob.glob(text, recursive=True)}  # noqa: PTH207
+        seen = _seen(root, (match for match in matches if match.is_file()))
+        found = [(path.relative_to(root), path) for path in seen]
         if not found:
             raise InputError(f"no file is called {text}")
     else:
@@ -127,17 +134,16 @@ def inspect_table(path: Path, name: str) -> StreamedTable:
 
 def _parquet_files(folder: Path) -> list[Path]:
     """All below a folder, except what engines leave beside their data."""
-    found = [p for p in folder.rglob("*.parquet") if p.is_file()]
-    return sorted(p for p in found if all(map(_is_seen, p.relative_to(folder).parts)))
+    return _seen(folder, (path for path in folder.rglob("*.parquet") if path.is_file()))
 
 
-def _is_data(path: Path) -> bool:
-    extension_of(path)
-    return _is_seen(path.name)
-
-
-def _is_seen(name: str) -> bool:
-    return not name.startswith(_UNSEEN)
+def _seen(folder: Path, paths: Iterable[Path]) -> list[Path]:
+    """Sorted, without those that are called otherwise than data, or lie in a folder that is."""
+    return sorted(
+        path
+        for path in paths
+        if not any(name.startswith(_UNSEEN) for name in path.relative_to(folder).parts)
+    )
 
 
 def _fixed_folder(pattern: Path) -> Path:
@@ -145,6 +151,13 @@ def _fixed_folder(pattern: Path) -> Path:
     parts = pattern.parts
     first = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     return Path(*parts[:first])
+
+
+def _first_rows(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """So many rows; batches after them are not asked for."""
+    while rows > 0 and (batch := next(batches, None)) is not None:
+        yield batch.slice(0, rows)
+        rows -= len(batch)
 
 
 def _joined(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:

@@ -1,4 +1,4 @@
-"""What a training shows while it runs: a bar, a JSONL history, TensorBoard. Each is a listener."""
+"""What a training shows: bars while rows are read and steps taken, a JSONL history, TensorBoard."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+import pyarrow as pa
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from varjepa.errors import InputError
 from varjepa.files import make_folder
@@ -66,7 +74,7 @@ def progress_bar() -> Iterator[Listener]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with _passing(*columns) as progress:
         task = progress.add_task("", total=None, epoch=1, terms="")
 
         class Bar:
@@ -80,6 +88,29 @@ def progress_bar() -> Iterator[Listener]:
                 progress.update(task, epoch=record["epoch"] + 1, terms=terms)
 
         yield Bar()
+
+
+def reading_bar(blocks: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """The same blocks, with a bar on stderr: how many of the ``rows`` have been read."""
+    columns = (
+        TextColumn("reading"),
+        BarColumn(),
+        TextColumn("{task.completed:,} of {task.total:,} rows"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with _passing(*columns) as progress:
+        task = progress.add_task("", total=rows)
+        for block in blocks:
+            yield block
+            progress.advance(task, block.num_rows)
+
+
+def _passing(*columns: ProgressColumn) -> Progress:
+    """A bar on a terminal that is gone at the end; nothing, not even a line, in a log."""
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 class JsonlHistory:

@@ -1,0 +1,55 @@
+"""Claims about the rows that are drawn from a table in files to be held.
+
+1. They are different rows with their own values and labels: the held-out ones, by numbers that
+   ascend, and others to learn from; as many as asked for, and no more than there are.
+2. The first of those to learn from, which the collapse alarm looks at, are from all over the table,
+   also where it is sorted.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from varjepa.estimators import large_tables
+from varjepa.estimators.large_tables import draw_rows
+from varjepa.tables import TableCodec
+from varjepa.tables.many_files import TableFiles
+
+ROWS = 5_000
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TableFiles:
+    for i, numbers in enumerate(np.array_split(np.arange(ROWS), 3)):
+        table = pa.table({"n": numbers, "y": [f"label {n}" for n in numbers]})
+        pa.parquet.write_table(table, tmp_path / f"{i}.parquet", row_group_size=700)
+    return TableFiles.find(tmp_path, labels="y")
+
+
+@pytest.mark.parametrize(("share", "probe"), [(0.1, 8192), (0.1, 300), (0.0, 300), (0.9, 8192)])
+def test_the_rows_drawn(
+    share: float, probe: int, files: TableFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(large_tables, "PROBE_ROWS", probe)
+    codec = TableCodec.fit_blocks(files.schema, files.rows, files.blocks)
+    drawn = draw_rows(files, codec, None, share, 0)
+    held_out = int(share * ROWS)
+    assert len(drawn.held_out) == held_out
+    assert len(drawn.encoded) == min(ROWS, held_out + probe)
+    numbers = np.rint(drawn.encoded.x_num[:, 0].numpy() * (ROWS - 1)).astype(int)
+    assert len(np.unique(numbers)) == len(numbers)
+    assert drawn.labels is not None
+    assert drawn.labels.tolist() == [f"label {n}" for n in numbers]
+    np.testing.assert_array_equal(drawn.held_out, np.sort(numbers[:held_out]))
+    of_array = draw_rows(files, codec, np.arange(ROWS), share, 0)
+    assert of_array.labels is not None
+    np.testing.assert_array_equal(of_array.labels, numbers)
+    for part in (drawn.judges, drawn.learns):
+        first = numbers[part.numpy()[:200]]
+        assert 0.4 * ROWS < first.mean() < 0.6 * ROWS
+        assert np.ptp(first) > 0.9 * ROWS

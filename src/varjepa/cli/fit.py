@@ -20,6 +20,7 @@ from varjepa.files import remove_temporaries
 from varjepa.tables import KINDS as COLUMN_KINDS
 from varjepa.tables import Kind as ColumnKind
 from varjepa.tables import read_table
+from varjepa.tables.arrow_types import refuse_unsupported
 from varjepa.tables.many_files import TableFiles
 from varjepa.training.checkpoint import remove_checkpoints, whole_checkpoints
 from varjepa.training.distributed import LostProcessError, together
@@ -115,6 +116,7 @@ def read_rows(table: str, target: str | None) -> tuple[pa.Table | TableFiles, La
         return rows, None
     if target not in rows.column_names:
         raise InputError(f"--target {target!r} is not a column of {table}")
+    refuse_unsupported(target, rows.schema.field(target).type)
     labels = rows[target].to_numpy(zero_copy_only=False)
     rows = rows.drop_columns([target])
     if rows.num_columns == 0:

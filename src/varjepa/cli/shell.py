@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from typer.core import TyperCommand, TyperGroup
 
 from varjepa.cli.terminal import PlainConsole, visible
 from varjepa.errors import InputError, Interrupted
 from varjepa.networks.row_slices import keep_freed_memory
 from varjepa.training.distributed import place_from_torchrun
+from varjepa.training.progress import passing_bar
 
 UsageError: Any = typer.BadParameter.__base__  # Typer may bring its own copy of Click
 
@@ -178,7 +178,7 @@ def progress_bar(total: int) -> Iterator[Callable[[str, int], None]]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with passing_bar(*columns) as bar:
         task = bar.add_task("starting", total=total)
 
         def advance(variant: str, epoch: int) -> None:

@@ -74,7 +74,7 @@ def progress_bar() -> Iterator[Listener]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with _passing(*columns) as progress:
+    with passing_bar(*columns) as progress:
         task = progress.add_task("", total=None, epoch=1, terms="")
 
         class Bar:
@@ -100,14 +100,14 @@ def reading_bar(blocks: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with _passing(*columns) as progress:
+    with passing_bar(*columns) as progress:
         task = progress.add_task("", total=rows)
         for block in blocks:
             yield block
             progress.advance(task, block.num_rows)
 
 
-def _passing(*columns: ProgressColumn) -> Progress:
+def passing_bar(*columns: ProgressColumn) -> Progress:
     """A bar on a terminal that is gone at the end; nothing, not even a line, in a log."""
     console = Console(stderr=True)
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

@@ -112,8 +112,8 @@ def test_warm_up_and_annealing_reach_the_trainer(monkeypatch: pytest.MonkeyPatch
 
     got: list[Any] = []
 
-    def train(objective: Any, rows: Any, settings: Any, *_: Any, **__: Any) -> Any:
-        got.append((len(rows), settings))
+    def train(objective: Any, source: Any, settings: Any, *_: Any, **__: Any) -> Any:
+        got.append((len(source.rows), settings))
         raise Stop
 
     monkeypatch.setattr(base, "train", train)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,14 +23,14 @@ from varjepa.tables.features import (
     NumericFeature,
     read_parts,
 )
-from varjepa.tables.fitting import Fitted, fit_columns
+from varjepa.tables.fitting import fit_columns
 from varjepa.tables.instants import ELAPSED, Instants
 from varjepa.tables.levels import category_text
-from varjepa.tables.quoting import listed, quoted
+from varjepa.tables.quoting import listed
 from varjepa.tables.reading import read_table
 from varjepa.tables.remarks import Remarks
 from varjepa.tables.restoring import restore_instants, restore_levels, restore_numbers
-from varjepa.tables.scaling import Scaler, Scaling, check_scaling
+from varjepa.tables.scaling import Scaler, Scaling
 from varjepa.tables.schema import Blocks, Column, Kind, TableSchema
 from varjepa.tables.summaries import Room
 
@@ -71,7 +70,7 @@ class TableCodec:
         ``max_levels`` keeps only a column's most frequent levels; the others encode as MISSING.
         """
         table = read_table(table)
-        fitted = _fit(
+        fitted = fit_columns(
             table.schema, table.num_rows, lambda names: iter([table.select(names)]),
             overrides, scaling, max_levels,
         )  # fmt: skip
@@ -93,7 +92,7 @@ class TableCodec:
 
         With ``room`` memory is bounded, and a table too large for it has quantiles from a sample.
         """
-        fitted = _fit(schema, rows, blocks, overrides, scaling, max_levels, room)
+        fitted = fit_columns(schema, rows, blocks, overrides, scaling, max_levels, room)
         fitted.remarks.warn(stacklevel=2)
         return cls(fitted.schema, scaling, fitted.numeric, fitted.categorical)
 
@@ -236,25 +235,6 @@ class TableCodec:
                 raise ValueError(f"codes of {category.column!r} are 0 to {len(category.levels)}")
 
 
-def _fit(
-    schema: pa.Schema,
-    rows: int,
-    blocks: Blocks,
-    overrides: Mapping[str, Kind] | None,
-    scaling: Scaling,
-    max_levels: int | None,
-    room: Room | None = None,
-) -> Fitted:
-    check_scaling(scaling)
-    if max_levels is not None and max_levels < 1:
-        raise InputError(f"max_levels must be at least 1, not {max_levels}")
-    fitted = fit_columns(schema, rows, blocks, overrides, scaling, max_levels, room)
-    _refuse_equal_names(
-        (*(n.feature for n in fitted.numeric), *(c.feature for c in fitted.categorical))
-    )
-    return fitted
-
-
 def _restore_number(
     column: Column,
     scaler: Scaler,
@@ -268,10 +248,3 @@ def _restore_number(
     if column.unit is None:
         return restore_numbers(values, present, column.type)
     return restore_instants(Instants(values.astype(np.int64), present, column.unit), column.type)
-
-
-def _refuse_equal_names(features: tuple[Feature, ...]) -> None:
-    """A column called "when:month" beside a datetime column "when" would make two of a name."""
-    for name, times in Counter(feature.name for feature in features).items():
-        if times > 1:
-            raise InputError(f"column {quoted(name)} has the name of a part of a datetime column")

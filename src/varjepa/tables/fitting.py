@@ -6,6 +6,7 @@ than there is room for, those found frequent are counted.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,11 +14,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from varjepa.errors import InputError
 from varjepa.tables.features import CategoricalFeature, NumericFeature, fit_part, read_parts
 from varjepa.tables.instants import CALENDAR_PARTS
 from varjepa.tables.levels import Levels, category_text
+from varjepa.tables.quoting import quoted
 from varjepa.tables.remarks import Remarks
-from varjepa.tables.scaling import Scaling
+from varjepa.tables.scaling import Scaling, check_scaling
 from varjepa.tables.schema import (
     Blocks,
     Column,
@@ -50,6 +53,9 @@ def fit_columns(
     room: Room | None = None,
 ) -> Fitted:
     """Fit every column; without ``room`` all is exact, at the cost of the memory it takes."""
+    check_scaling(scaling)
+    if max_levels is not None and max_levels < 1:
+        raise InputError(f"max_levels must be at least 1, not {max_levels}")
     check_columns(schema, rows, overrides)
     drafts = draft_columns(schema, blocks, overrides)
     numbers = {c.name: _Numbers(c) for c in drafts if c.kind != "categorical"}
@@ -64,7 +70,7 @@ def fit_columns(
         for column in categories:
             levels[column.name].add(category_text(block[column.name], column.type))
     complete = {name: found.column() for name, found in numbers.items()}
-    return Fitted(
+    fitted = Fitted(
         TableSchema(tuple(complete.get(c.name, c) for c in drafts)),
         tuple(f for n in numbers.values() for f in n.features(rows, scaling)),
         tuple(
@@ -77,6 +83,9 @@ def fit_columns(
         ),
         Remarks(infinite={name: found.infinite for name, found in numbers.items()}),
     )
+    names = [n.feature.name for n in fitted.numeric]
+    _refuse_equal_names(names + [c.feature.name for c in fitted.categorical])
+    return fitted
 
 
 class _Numbers:
@@ -128,3 +137,10 @@ def _exact_counts(column: Column, found: LevelSummary, blocks: Blocks) -> pa.Tab
         return counts
     texts = (category_text(block[column.name], column.type) for block in blocks([column.name]))
     return count_again(counts["text"], texts)
+
+
+def _refuse_equal_names(names: list[str]) -> None:
+    """A column called "when:month" beside a datetime column "when" would make two of a name."""
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise InputError(f"column {quoted(name)} has the name of a part of a datetime column")

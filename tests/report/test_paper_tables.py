@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from varjepa.experiments.summaries import Summary, deviations
-from varjepa.experiments.uncertainty import PAPER_SCORES, SHARED_SCORES
+from varjepa.experiments.uncertainty import PAPER_SCORES, SHARED_SCORES, TOLD
 from varjepa.report.beside import beside, short
 from varjepa.report.downstream import downstream_report
 from varjepa.report.sensitivity import sensitivity_report
@@ -124,6 +124,11 @@ def test_uncertainty_tables() -> None:
     assert "| latent (posterior q90) | .2500 ± .0000<br>*.640* |" in report
     assert "| combined | .2500 ± .0000 |" in report
     assert "## mnist" in report  # missing, and shown so
+    assert "told u" not in report
+    found = {"arrangement": "bound", "score": TOLD, "seed": 0, "spearman": 0.66, "auroc": 0.88}
+    bound = {**rows[0], **dict.fromkeys(METRICS), **found}
+    told = "are told u of the training rows find it in the test rows' columns with a Spearman of "
+    assert told + ".6600 and an AUROC of .8800." in uncertainty_report([*rows, bound])
 
 
 def test_figures_are_drawn_from_rows_alone(tmp_path: Path) -> None:

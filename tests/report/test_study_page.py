@@ -323,6 +323,8 @@ def test_foreign_files_are_named_in_one_sentence(tmp_path: Path, name: str, cont
         ("downstream.json", "dataset", ["adult"], "row 0.dataset must be text"),
         ("representations.json", "seconds", None, "row 0.seconds must be a finite number"),
         ("uncertainty.json", "spearman", -2, "row 0.spearman must be between -1 and 1"),
+        ("uncertainty.json", "error_rate", None, "lacks the error rate of its classifier"),
+        ("uncertainty.json", "environment", "0123", "does not say what environment 0123"),
         ("uncertainty_rows.json", "wrong", [0], "lists of different lengths"),
         ("uncertainty_rows.json", "ambiguity", [0.5] * 40, "below the ambiguity's quartile"),
         ("uncertainty_rows.json", "images", [{"level": 0, "u": 0, "pixels": [1]}], "784 numbers"),

@@ -124,6 +124,13 @@ def _equally_long_curves(rows: Sequence[Row], where: str) -> None:
         raise InputError(f"{where} have curves of different lengths")
 
 
+def _errors_of_classifiers(rows: Sequence[Row], where: str) -> None:
+    """Only the bound is about no classifier, and has none of its errors."""
+    for i, row in enumerate(rows):
+        if row["error_rate"] is None and row["arrangement"] != "bound":
+            raise InputError(f"row {i} of {where} lacks the error rate of its classifier")
+
+
 def _equally_many_values(rows: Sequence[Row], where: str) -> None:
     for i, row in enumerate(rows):
         n = len(row["uncertainty"])
@@ -201,6 +208,7 @@ FILES: Mapping[str, FileKind] = {
         | dict.fromkeys(("aurc", "aurc_trapezoid", "aurc_collapsed", "augrc"), optional(_bounded))
         | {"error_rate": optional(share)},
         lambda folder: open_uncertainty(folder, FULL),
+        _errors_of_classifiers,
     ),
     "uncertainty_rows.json": FileKind(
         "uncertainty",

@@ -60,6 +60,8 @@ def test_every_score_is_there_in_both_arrangements(finished: Path) -> None:
         assert by_name["oracle"]["aurc"] == min(r["aurc"] for r in shared)
         assert by_name["oracle"]["spearman"] is None
         assert by_name["random"]["auroc"] == 0.5
+        asked = {r["score"] for r in shared if r["validation_spearman"] is not None}
+        assert asked == set(SCORES)
         latent = paper["latent"]
         assert latent["spearman"] == by_name[latent["latent"]]["spearman"]
     latents = {r["setting"]: r["latent"] for r in table.rows if r["score"] == "latent"}
@@ -122,7 +124,8 @@ def test_combined_scores_learn_from_validation_rows() -> None:
     rng = np.random.default_rng(0)
 
     def judged(rows: int) -> Judged:
-        scores = {name: rng.normal(size=rows) for name in (*SCORES, *study.POSTHOC, *study.OWN)}
+        names = (*SCORES, *study.POSTHOC, *study.OWN, *study.DOUBTS)
+        scores = {name: rng.normal(size=rows) for name in names}
         chance = 1 / (1 + np.exp(2 - 2 * scores["nll mean"] - 2 * scores["own msp"]))
         return Judged(scores, (rng.random(rows) < chance).astype(float))
 

@@ -1,6 +1,7 @@
 """Claims about the goals on uncertainty, on invented rows.
 
-1. SIM's and MNIST's Spearman and AUROC have to be at or above the paper's, both of them.
+1. SIM's and MNIST's Spearman and AUROC have to be at or above the paper's, both of them. In "ours"
+   the score is the one that validation rows prefer, whatever the test rows say.
 2. A combined score has to be at or below the best of all post-hoc scores on the same classifier's
    errors, whichever that is; where one of them is missing the claim is open.
 3. Means are over runs of the first embedding of the setting alone.
@@ -42,11 +43,11 @@ def holds(rows: list[Row], setting: str = "paper") -> dict[str, tuple[bool | Non
 )
 def test_both_have_to_reach_the_paper(spearman: float, auroc: float, expected: bool) -> None:
     found = holds(sim_rows(spearman=spearman, auroc=auroc))
-    claim = next(c for c in found if c.startswith("sim: the latent score"))
+    claim = next(c for c in found if c.startswith("sim: a latent score"))
     assert found[claim][0] is expected
     assert found[claim][1].startswith(f"posterior q90: Spearman {spearman:.3f}")
     assert "Spearman 0.640, AUROC 0.805" in claim
-    mnist = next(c for c in found if c.startswith("mnist: the latent score"))
+    mnist = next(c for c in found if c.startswith("mnist: a latent score"))
     assert found[mnist] == (None, "missing")
 
 
@@ -71,3 +72,20 @@ def test_other_seeds_and_settings_do_not_count() -> None:
     other += [{**r, "setting": "ours", "spearman": -1.0} for r in sim_rows()]
     assert holds(sim_rows() + other) == holds(sim_rows())
     assert uncertainty_findings(sim_rows(), "ours") == []
+
+
+def test_validation_rows_choose_the_score_of_ours() -> None:
+    seen = {"nll mean": (0.7, 0.5, 0.7), "predictive q90": (0.6, 0.9, 0.95)}
+    rows = [
+        one
+        for score, (held_out, spearman, auroc) in seen.items()
+        for one in row(
+            "shared", score, setting="ours", spearman=spearman, auroc=auroc,
+            validation_spearman=held_out,
+        )
+    ]  # fmt: skip
+    found = holds(rows, "ours")
+    claim = next(c for c in found if c.startswith("sim: a latent score"))
+    assert found[claim] == (False, "nll mean: Spearman 0.500, AUROC 0.700")
+    unknown = [{k: v for k, v in one.items() if k != "validation_spearman"} for one in rows]
+    assert holds(unknown, "ours")[claim] == (None, "missing")

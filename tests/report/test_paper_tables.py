@@ -116,7 +116,7 @@ def uncertainty_rows() -> list[dict[str, Any]]:
 def test_uncertainty_tables() -> None:
     rows = uncertainty_rows()
     report = uncertainty_report(rows)
-    assert "- ✗ sim: the latent score finds ambiguous rows" in report
+    assert "- ✗ sim: a latent score finds ambiguous rows" in report
     assert "Pre-training seeds" not in report
     several = uncertainty_report(rows + [{**row, "embedding_seed": 1} for row in rows])
     assert "| sim | paper | 1 | posterior q90 | .2500 ± .0000 |" in several

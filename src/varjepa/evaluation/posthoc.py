@@ -36,6 +36,20 @@ def one_minus_msp(probabilities: ArrayLike) -> Floats:
     return np.sort(mean_probabilities(probabilities), axis=-1)[:, :-1].sum(-1)
 
 
+def chance_of_another(probabilities: ArrayLike, answer: ArrayLike) -> Floats:
+    """What the vote gives to all classes but the answer of somebody else.  # (n,)
+
+    Shape: ``answer (n,)``, class numbers. An ensemble that is sure of another class than a
+    classifier has no entropy, and yet says that the classifier is wrong.
+
+    Examples:
+        >>> chance_of_another([[0.9, 0.1], [0.9, 0.1]], [0, 1]).round(3).tolist()
+        [0.1, 0.9]
+    """
+    p = mean_probabilities(probabilities)
+    return np.where(np.arange(p.shape[-1]) == np.asarray(answer)[:, None], 0.0, p).sum(-1)
+
+
 def one_minus_margin(probabilities: ArrayLike) -> Floats:
     """One minus the lead of the likeliest class over the second.  # (n,)"""
     p = np.sort(mean_probabilities(probabilities), axis=-1)

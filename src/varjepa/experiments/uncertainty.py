@@ -4,7 +4,8 @@
 
 Latent scores and post-hoc baselines on the same frozen embeddings, judged twice:
 
-``shared``  every score on the errors of one perceptron. AURCs can be compared only so. Beyond the
+``shared``  every score on the errors of one perceptron. AURCs can be compared only so; of the
+            latent scores also Spearman's ρ with u on validation rows, to choose by. Beyond the
             paper: all latent scores, the perceptron's own entropy and confidence, two scores that
             are combined from others on the validation rows, random abstention, and an oracle.
 ``paper``   each score on the errors of its own classifier: the linear probe's for the latent
@@ -29,7 +30,12 @@ from varjepa.downstream import FIGURE_PROBE, PREDICTORS, Inputs, Tokens
 from varjepa.environment import describe_environment
 from varjepa.evaluation.ambiguity import auroc_of_ambiguous, spearman
 from varjepa.evaluation.combination import fit_combined_score
-from varjepa.evaluation.posthoc import mean_probabilities, one_minus_msp, predictive_entropy
+from varjepa.evaluation.posthoc import (
+    chance_of_another,
+    mean_probabilities,
+    one_minus_msp,
+    predictive_entropy,
+)
 from varjepa.evaluation.selective import selective_scores
 from varjepa.experiments.ambiguity_bound import told_ambiguity
 from varjepa.experiments.cells import (
@@ -47,6 +53,7 @@ from varjepa.experiments.representations import Workbench
 from varjepa.experiments.results import Layout, ResultFile, Row, plain
 from varjepa.experiments.tabular_settings import Setting
 from varjepa.files import make_folder, only_writer
+from varjepa.models.var_t_jepa.scoring import KINDS, usual_aggregate
 
 FILE = "uncertainty.json"
 ROWS_FILE = "uncertainty_rows.json"
@@ -66,13 +73,16 @@ POSTHOC = ("probe entropy", "probe msp", "mc dropout", "deep ensemble")
 OWN = ("own entropy", "own msp")
 """of the shared classifier"""
 COMBINED = ("combined", "combined with ensemble")
-"""latent scores with the classifier's confidence; these with ensemble and dropout as well"""
+"""latent scores with the classifier's confidence and the probe's doubt; these with the doubts of
+dropout and ensemble as well"""
+DOUBTS = {f"{name} doubt": name for name in ("probe", "mc dropout", "deep ensemble")}
+"""what others than the shared classifier give to all classes but its answer"""
 BOUNDS = ("random", "oracle")
 
 TOLD = "told u"
 """the one score of the arrangement "bound"; where there is a true ambiguity"""
 
-SHARED_SCORES = (*SCORES, *POSTHOC, *OWN, *COMBINED, *BOUNDS)
+SHARED_SCORES = (*SCORES, *POSTHOC, *OWN, *DOUBTS, *COMBINED, *BOUNDS)
 PAPER_SCORES = (LATENT, *POSTHOC)
 
 Floats = NDArray[np.float64]
@@ -157,7 +167,7 @@ def open_uncertainty(folder: Path, scale: Scale) -> tuple[ResultFile, ResultFile
         )
         return {
             "pretraining": plain(spec),
-            "classifier": predictor_settings("mlp", True, scale),
+            "classifier": predictor_settings("mlp", row["dataset"], scale),
             "probe": plain(FIGURE_PROBE),
             "members": MEMBERS,
             "passes": PASSES,
@@ -208,8 +218,16 @@ class Study:
         wrong = shared.wrong
         bounds = {"random": np.zeros(len(wrong)), "oracle": wrong}
         origin = {"seed": seed, "environment": describe_environment(self.options.device)}
+        truth = None if self.data.ambiguity is None else self.data.ambiguity[self.split.validation]
+        agreeing = {
+            name: None if truth is None else _round(spearman(held_out.scores[name], truth))
+            for name in SCORES
+        }
         rows = [
-            self._row("shared", name, score, wrong, origin)
+            {
+                **self._row("shared", name, score, wrong, origin),
+                "validation_spearman": agreeing.get(name),
+            }
             for name, score in {**with_combined, **bounds}.items()
         ]
         for name in PAPER_SCORES:
@@ -247,6 +265,8 @@ class Study:
         scores["deep ensemble"] = predictive_entropy(answers["deep ensemble"])
         scores["own entropy"] = predictive_entropy(answers["own"])
         scores["own msp"] = one_minus_msp(answers["own"])
+        answer = answers["own"].argmax(-1)
+        scores |= {name: chance_of_another(answers[who], answer) for name, who in DOUBTS.items()}
         return Judged(scores, wrong_rows(answers["own"], self.data, rows))
 
     def _row(self, arrangement: str, name: str, score: Floats, wrong: Floats, origin: Row) -> Row:
@@ -268,10 +288,11 @@ class Study:
 
 def combine(held_out: Judged, test: Judged) -> dict[str, Floats]:
     """The combined scores of the test rows, learned from the validation rows' errors."""
-    latent = [name for name in SCORES if name.endswith(" mean")]
+    latent = [" ".join((kind, usual_aggregate(kind))) for kind in KINDS]
+    alone = [*latent, *OWN, "probe doubt"]
     parts: Mapping[str, Sequence[str]] = {
-        COMBINED[0]: [*latent, "own msp"],
-        COMBINED[1]: [*latent, "own msp", "mc dropout", "deep ensemble"],
+        COMBINED[0]: alone,
+        COMBINED[1]: [*alone, "mc dropout doubt", "deep ensemble", "deep ensemble doubt"],
     }
 
     def columns(judged: Judged, names: Sequence[str]) -> Floats:

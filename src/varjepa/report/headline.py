@@ -21,7 +21,12 @@ from varjepa.experiments.summaries import group
 from varjepa.experiments.tabular_paper import PAPER_PREDICTORS, uncertainty_paper_value
 from varjepa.experiments.tabular_settings import SETTINGS
 from varjepa.experiments.uncertainty import COMBINED, LATENT
-from varjepa.experiments.uncertainty_findings import PAPER_DATASETS, best_posthoc, metric_mean
+from varjepa.experiments.uncertainty_findings import (
+    PAPER_DATASETS,
+    ambiguity_score,
+    best_posthoc,
+    metric_mean,
+)
 from varjepa.report.beside import MISSING, header, line, short
 from varjepa.report.words import TITLES
 
@@ -93,7 +98,14 @@ def uncertainty_headline(rows: Sequence[Row]) -> list[str]:
         s: group([r for r in first if r["setting"] == s], "dataset", "arrangement", "score")
         for s in settings
     }
-    titles = ["", "Spearman", "AUROC (u ≥ q75)", "AURC, combined score", "best post-hoc score"]
+    titles = [
+        "",
+        "Spearman",
+        "AUROC (u ≥ q75)",
+        "AURC, combined score",
+        "with ensemble",
+        "best post-hoc score",
+    ]
     lines = [
         "Uncertainty of a row against its true ambiguity u: *the paper's*, "
         + _ours(settings)
@@ -105,15 +117,13 @@ def uncertainty_headline(rows: Sequence[Row]) -> list[str]:
         shown = []
         for metric in ("spearman", "auroc"):
             paper = uncertainty_paper_value(metric, dataset, LATENT)
-            ours = [
-                metric_mean(groups[s].get((dataset, "paper", LATENT)), metric) for s in settings
-            ]
+            found = [ambiguity_score(groups[s], dataset, s) for s in settings]
+            ours = [metric_mean(one[1], metric) if one else None for one in found]
             shown.append(_several(paper, ours))
-        combined = [
-            metric_mean(groups[s].get((dataset, "shared", COMBINED[0])), "aurc") for s in settings
-        ]
         best = [best_posthoc(groups[s], dataset) for s in settings]
-        shown.append(" · ".join(_number(value, 4) for value in combined))
+        for score in COMBINED:
+            runs = [groups[s].get((dataset, "shared", score)) for s in settings]
+            shown.append(" · ".join(_number(metric_mean(one, "aurc"), 4) for one in runs))
         shown.append(" · ".join(f"{short(b[1], 4)} ({b[0]})" if b else MISSING for b in best))
         lines.append(line([DATASETS[dataset].title, *shown]))
     return lines

@@ -1,15 +1,16 @@
-"""Claims about a cell: of several trees those are kept that the validation rows prefer."""
+"""Claims about a cell: of several ways to fit that one is kept which the validation rows prefer."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from varjepa.downstream import PREDICTORS, FitOptions
+from varjepa.downstream import DEFAULT_ADAPTER, PREDICTORS, FitOptions
 from varjepa.downstream.inputs import as_inputs
 from varjepa.downstream.xgboost import XGBoostSettings
-from varjepa.experiments.cells import fit_best, predictor_settings, trees_of
+from varjepa.experiments.cells import choices_of, fit_best, predictor_settings
 from varjepa.experiments.pretraining import FULL
+from varjepa.experiments.tabular_settings import CHOICES, SETTINGS
 
 
 class Data:
@@ -29,20 +30,39 @@ def test_the_better_trees_on_validation_rows_are_kept(order: int) -> None:
     pytest.importorskip("xgboost")
     data = Data()
     stumps, deep = XGBoostSettings(5, 1, 0.3), XGBoostSettings(50, 4, 0.3)
-    choice = [FitOptions(trees=trees) for trees in (stumps, deep)][::order]
-    models = fit_best(
+    choices = {"stumps": FitOptions(trees=stumps), "deep": FitOptions(trees=deep)}
+    chosen, models = fit_best(
         PREDICTORS["xgboost"],
         as_inputs(data.x),
         data,  # type: ignore[arg-type]
         Parts,  # type: ignore[arg-type]
         [0],
-        choice,
+        dict(list(choices.items())[::order]),
     )
+    assert chosen == "deep"
     assert models.booster.num_boosted_rounds() == 50
 
 
-def test_only_trees_of_ours_are_a_choice() -> None:
-    assert len(trees_of("xgboost", "ours")) > len(trees_of("xgboost", "paper")) == 1
-    assert trees_of("mlp", "ours") == ()
-    assert predictor_settings("xgboost", True, FULL)["trees"] is None
-    assert len(predictor_settings("xgboost", True, FULL, "ours")["trees"]) == 2
+def test_only_ours_has_a_choice() -> None:
+    for predictor in CHOICES:
+        assert len(choices_of(predictor, "adult", "paper")) == 1
+        assert len(choices_of(predictor, "adult", "ours")) == len(CHOICES[predictor]) > 1
+    assert list(choices_of("mlp", None, "ours")) == ["default"]  # raw columns need no adapter
+    assert len(choices_of("xgboost", None, "ours")) == 3
+    assert len(choices_of("xgboost", "mnist", "ours")) == 2
+    assert list(choices_of("dcn_v2", "adult", "ours")) == ["default"]
+
+
+def test_the_first_choice_is_the_paper_s() -> None:
+    for predictor, choices in CHOICES.items():
+        first = next(iter(choices.values()))
+        assert first.get("adapter", DEFAULT_ADAPTER[predictor]) == DEFAULT_ADAPTER[predictor]
+        assert first.get("trees", XGBoostSettings()) == XGBoostSettings()
+
+
+def test_a_choice_is_part_of_the_settings() -> None:
+    paper, ours = (predictor_settings("xgboost", "adult", FULL, s) for s in SETTINGS)
+    assert (paper["trees"], len(ours["trees"])) == (None, 3)
+    paper, ours = (predictor_settings("mlp", "adult", FULL, s) for s in SETTINGS)
+    assert (paper["adapter"], ours["adapter"]) == ("linear", ["linear", "flat"])
+    assert predictor_settings("mlp", None, FULL, "ours")["adapter"] is None

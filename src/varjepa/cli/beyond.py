@@ -1,4 +1,4 @@
-"""``varjepa reproduce labels | adapters``: studies on datasets that the paper does not have."""
+"""``varjepa reproduce labels | adapters | tries``: studies that the paper does not have."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from varjepa.experiments.few_labels import SIZES
 from varjepa.experiments.labels import LabelsPlan, open_labels, reproduce_labels
 from varjepa.experiments.merging import merge_folders
 from varjepa.experiments.names import known, known_datasets
+from varjepa.experiments.tries import TriesPlan, best_tries, judge_tries, open_tries
 from varjepa.report.labels import write_labels_report
 
 QUICK_SIZES = (50, 200)
@@ -96,7 +97,33 @@ def adapters(
         say(f"{predictor}: {adapter}")
 
 
+def tries(
+    out: Out,
+    datasets: Names = None,
+    runs: Annotated[int, typer.Option(help="Seeds of a predictor.")] = 2,
+    epochs: Epochs = None,
+    device: Device = "auto",
+    quick: Quick = False,
+    merge: Merge = None,
+) -> None:
+    """What was tried for the setting "ours", judged on validation rows."""
+    plan = TriesPlan(
+        datasets=known_datasets(datasets or list(DATASETS)),
+        runs=positive("--runs", runs),
+        scale=make_scale(quick, epochs),
+    )
+    pick_device(device)
+    if merge:
+        merged = merge_folders(out, merge, lambda f: [open_tries(f, plan.scale)])
+        say(f"{merged} rows merged into {out}")
+    else:
+        with keeping(out):
+            judge_tries(out, plan, device, say)
+    for dataset, name in best_tries(open_tries(out, plan.scale).rows).items():
+        say(f"{dataset}: {name}")
+
+
 def add_commands(app: typer.Typer) -> None:
     """Make the functions of this file commands of ``varjepa reproduce``."""
-    for command in (labels, adapters):
+    for command in (labels, adapters, tries):
         app.command(command.__name__, cls=ListCommand)(command)

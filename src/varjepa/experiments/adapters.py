@@ -16,11 +16,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 
-import numpy as np
-
-from varjepa.downstream import ADAPTERS, PREDICTORS, Split, fit_seeds
+from varjepa.downstream import ADAPTERS, PREDICTORS, fit_seeds
 from varjepa.environment import describe_environment
-from varjepa.experiments.cells import fit_options, predictor_settings, seeds_of
+from varjepa.experiments.cells import fit_options, judging_split, predictor_settings, seeds_of
 from varjepa.experiments.downstream import learn
 from varjepa.experiments.embeddings import Say
 from varjepa.experiments.pretraining import FULL, Scale, pretraining
@@ -33,8 +31,6 @@ FILE = "adapters.json"
 DATASETS = ("adult", "credit_default", "electricity", "covertype", "sim")
 """small enough for every adapter: MNIST's flattened embeddings have 50,176 columns"""
 SETTING: Setting = "ours"
-STOPPING_SHARE = 8
-"""one in so many training rows decides when a predictor stops"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +73,7 @@ def open_adapters(folder: Path, scale: Scale) -> ResultFile:
 
     def settings(row: Row) -> Row:
         spec = pretraining(row["dataset"], "var_t_jepa", SETTING, scale)
-        training = predictor_settings(row["predictor"], False, scale)["training"]
+        training = predictor_settings(row["predictor"], None, scale)["training"]
         return {"pretraining": plain(spec), "training": training, "split_seed": SPLIT_SEED}
 
     key = ("dataset", "predictor", "adapter", "seed")
@@ -93,10 +89,8 @@ def judge_adapter(
     embedded = learn(bench, "var_t_jepa", SETTING, 0)
     kind, split = PREDICTORS[predictor], bench.split
     options = replace(fit_options(kind, bench.scale, bench.device), adapter=adapter)
-    stopping = np.arange(len(split.train)) % STOPPING_SHARE == 0
-    parts = Split(split.train[~stopping], split.train[stopping], split.validation)
     inputs = bench.inputs("var_t_jepa", embedded, standardise=True)
-    found = fit_seeds(kind, inputs, bench.data.label, parts, seeds, options)
+    found = fit_seeds(kind, inputs, bench.data.label, judging_split(split), seeds, options)
     correct = found.labels() == bench.data.label[split.validation]  # (R, n)
     return [
         {

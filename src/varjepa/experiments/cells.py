@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,11 +20,11 @@ from varjepa.downstream import (
     FitOptions,
     Inputs,
     PredictorKind,
+    Split,
     Tokens,
 )
 from varjepa.downstream.models import LabelledInputs, SeedModels, fit_models
 from varjepa.downstream.task import Classification, task_for
-from varjepa.downstream.xgboost import XGBoostSettings
 from varjepa.environment import describe_environment
 from varjepa.estimators.parameters import pick_device
 from varjepa.evaluation.classification import COVERAGES, classification_by_coverage
@@ -31,9 +32,12 @@ from varjepa.evaluation.selective import aurc
 from varjepa.experiments.embeddings import Embedded
 from varjepa.experiments.pretraining import Scale
 from varjepa.experiments.results import Row, plain
-from varjepa.experiments.tabular_settings import TREES, Setting
+from varjepa.experiments.tabular_settings import CHOICES, TOO_WIDE, Setting
 
 Floats = NDArray[np.float64]
+
+STOPPING_SHARE = 8
+"""one in so many training rows decides when a predictor stops that is judged on validation rows"""
 
 
 def seeds_of(predictor: str, runs: int) -> list[int]:
@@ -55,24 +59,44 @@ def fit_options(kind: PredictorKind, scale: Scale, device: str) -> FitOptions:
     return FitOptions(training=training, device=place)
 
 
-def trees_of(predictor: str, setting: Setting) -> tuple[XGBoostSettings, ...]:
-    """The trees to choose from; none for networks."""
-    return TREES[setting] if PREDICTORS[predictor].body is None else ()
+def choices_of(
+    predictor: str, embedding_of: str | None, setting: Setting = "paper"
+) -> dict[str, Mapping[str, Any]]:
+    """What validation rows choose from, by name; a single one where there is no choice.
+
+    ``embedding_of`` is the dataset; None: raw columns, which need no adapter.
+    """
+    choices = {
+        name: change
+        for name, change in CHOICES.get(predictor, {}).items()
+        if (embedding_of or "adapter" not in change) and (embedding_of, name) not in TOO_WIDE
+    }
+    if setting == "paper" or len(choices) < 2:
+        return {"default": {}}
+    return choices
 
 
 def predictor_settings(
-    predictor: str, is_embedding: bool, scale: Scale, setting: Setting = "paper"
+    predictor: str, embedding_of: str | None, scale: Scale, setting: Setting = "paper"
 ) -> dict[str, Any]:
     """What a cell depends on besides its representation, as plain JSON."""
-    trees = trees_of(predictor, setting)
+    choices = choices_of(predictor, embedding_of, setting)
     kind = PREDICTORS[predictor]
     options = fit_options(kind, scale, "cpu")
     neural = kind.body is not None and options.training is not None
+    adapters = [change["adapter"] for change in choices.values() if "adapter" in change]
+    trees = [plain(change["trees"]) for change in choices.values() if "trees" in change]
     return {
-        "adapter": DEFAULT_ADAPTER[predictor] if is_embedding else None,
+        "adapter": adapters or (DEFAULT_ADAPTER[predictor] if embedding_of else None),
         "training": plain(options.training) if neural and options.training else None,
-        "trees": [plain(one) for one in trees] if len(trees) > 1 else None,
+        "trees": trees or None,
     }
+
+
+def judging_split(split: RowSplit) -> Split:
+    """To judge a choice on validation rows: an eighth of the training rows says when to stop."""
+    stopping = np.arange(len(split.train)) % STOPPING_SHARE == 0
+    return Split(split.train[~stopping], split.train[stopping], split.validation)
 
 
 def score_cell(
@@ -89,9 +113,10 @@ def score_cell(
     """Fit the seeds and score them: one row per seed and coverage."""
     kind = PREDICTORS[predictor]
     options = fit_options(kind, scale, device)
-    choice = [replace(options, trees=trees) for trees in trees_of(predictor, setting)]
+    choices = choices_of(predictor, data.name if inputs.tokens else None, setting)
+    several = {name: replace(options, **change) for name, change in choices.items()}
     start = time.perf_counter()
-    models = fit_best(kind, inputs, data, split, seeds, choice or [options])
+    chosen, models = fit_best(kind, inputs, data, split, seeds, several)
     assert isinstance(models.task, Classification)
     predicted = models.task.classes[models.predict(inputs, split.test).argmax(-1)]  # (R, n)
     seconds = time.perf_counter() - start
@@ -99,6 +124,7 @@ def score_cell(
     origin = {
         "seconds": round(seconds / len(seeds), 3),
         "test_rows": len(split.test),
+        "choice": chosen,
         "environment": describe_environment(options.device),
     }
     return [
@@ -148,18 +174,20 @@ def fit_best(
     data: Dataset,
     split: RowSplit,
     seeds: Sequence[int],
-    choice: Sequence[FitOptions],
-) -> SeedModels:
+    choices: Mapping[str, FitOptions],
+) -> tuple[str, SeedModels]:
     """Fit every choice and keep the one that is right most often on the validation rows."""
-    fitted = [fit_on(kind, inputs, data, split, seeds, options) for options in choice]
-    if len(fitted) == 1:
-        return fitted[0]
-
-    def errors(models: SeedModels) -> float:
-        said = models.predict(inputs, split.validation)[0]
-        return float(wrong_rows(said, data, split.validation).mean())
-
-    return min(fitted, key=errors)
+    best, kept, fewest = "", None, math.inf
+    for name, options in choices.items():
+        models = fit_on(kind, inputs, data, split, seeds, options)
+        errors = 0.0
+        if len(choices) > 1:
+            said = models.predict(inputs, split.validation)  # (R, n, classes)
+            errors = float(np.mean([wrong_rows(p, data, split.validation) for p in said]))
+        if errors < fewest:  # the others' networks need not be kept
+            best, kept, fewest = name, models, errors
+    assert kept is not None
+    return best, kept
 
 
 def choose_score(embedded: Embedded, data: Dataset, split: RowSplit, device: str) -> str:

@@ -5,7 +5,7 @@
 Seven datasets, six predictors; one split and one embedding each, as in the paper; five seeds of a
 predictor. Whole rows of all datasets make an embedding, labels of test rows select nothing
 (``transductive``). ``setting`` "paper" is the paper's row of hyperparameters with its uncertainty;
-"ours" is kept apart from it (``tabular_settings.OUR_CHANGES``).
+"ours" is kept apart from it (``our_settings``).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 
 from varjepa.datasets.catalogue import DATASETS
 from varjepa.experiments.cells import (
+    choices_of,
     coverages_of,
     predictor_settings,
     score_cell,
     seeds_of,
-    trees_of,
 )
 from varjepa.experiments.embeddings import Embedded, Say
 from varjepa.experiments.pretraining import FULL, Pretraining, Scale, pretraining
@@ -77,7 +77,7 @@ class DownstreamPlan:
 
 def has_setting(predictor: str, setting: Setting) -> bool:
     """Whether a setting is about raw columns too: else their rows would be made twice."""
-    return setting == "paper" or trees_of(predictor, setting) != trees_of(predictor, "paper")
+    return setting == "paper" or len(choices_of(predictor, None, setting)) > 1
 
 
 def reproduce_downstream(
@@ -113,7 +113,9 @@ def open_downstream(folder: Path, scale: Scale) -> ResultFile:
             "split_seed": SPLIT_SEED,
             "standardise": row["setting"] == "ours",
             "pretraining": spec,
-            **predictor_settings(row["predictor"], model is not None, scale, row["setting"]),
+            **predictor_settings(
+                row["predictor"], row["dataset"] if model else None, scale, row["setting"]
+            ),
         }
 
     key = ("dataset", "representation", "predictor", "setting", "embedding_seed", "seed")

@@ -11,8 +11,8 @@ from varjepa.datasets.catalogue import dataset_info
 from varjepa.estimators import TJEPA, VarTJEPA
 from varjepa.estimators.parameters import OF_THE_RUN
 from varjepa.estimators.validating import ONLINE_PROBE
+from varjepa.experiments.our_settings import our_changes
 from varjepa.experiments.tabular_settings import (
-    OUR_CHANGES,
     PAPER,
     SCHEDULES,
     SPLIT_SEED,
@@ -131,7 +131,7 @@ def pretraining(
 def _our_changes(dataset: str, model: Model) -> dict[str, Any]:
     """T-JEPA takes those of Var-T-JEPA's that it has."""
     lacking = _defaults("var_t_jepa").keys() - _defaults(model).keys()
-    return {k: v for k, v in OUR_CHANGES[dataset].items() if k not in lacking}
+    return {k: v for k, v in our_changes(dataset).items() if k not in lacking}
 
 
 def _taken(changes: dict[str, Any], kind: type) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def open_sensitivity(folder: Path, scale: Scale) -> ResultFile:
     def settings(row: Row) -> dict[str, Any]:
         return {
             "pretraining": plain(column_spec(row["table"], row["column"], scale)),
-            **predictor_settings(row["predictor"], True, scale),
+            **predictor_settings(row["predictor"], SENSITIVITY_DATASET, scale),
         }
 
     key = ("table", "column", "predictor", "seed", "coverage")

@@ -1,0 +1,168 @@
+"""How "ours" was found: every try judged on validation rows.
+
+    varjepa reproduce tries --out DIR [--datasets …]      a minute a try on one H200, MNIST's more
+
+A try is a training with other settings (``our_settings.tries``). Predictors are fitted on its
+embeddings with seven eighths of the training rows, stop by the last eighth, and are judged on the
+validation rows; these also choose the uncertainty. Test rows take no part. The try with the highest
+accuracy over predictors and coverages is what "ours" is for that dataset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from varjepa.datasets.catalogue import DATASETS
+from varjepa.downstream import PREDICTORS, fit_seeds
+from varjepa.environment import describe_environment
+from varjepa.evaluation.ambiguity import auroc_of_ambiguous, spearman
+from varjepa.evaluation.classification import COVERAGES, classification_by_coverage
+from varjepa.experiments.cells import (
+    choose_score,
+    fit_options,
+    judging_split,
+    predictor_settings,
+    seeds_of,
+)
+from varjepa.experiments.embeddings import Say
+from varjepa.experiments.our_settings import tries
+from varjepa.experiments.pretraining import FULL, Pretraining, Scale, pretraining
+from varjepa.experiments.representations import Workbench
+from varjepa.experiments.results import Layout, ResultFile, Row, plain
+from varjepa.experiments.tabular_settings import SPLIT_SEED
+from varjepa.files import make_folder, only_writer
+
+FILE = "tries.json"
+
+JUDGES = ("mlp", "dcn_v2", "resnet", "xgboost")
+"""the predictors that are fast"""
+WITHOUT_TREES = ("mnist",)
+"""whose 50,176 columns take trees an hour"""
+
+
+@dataclass(frozen=True, slots=True)
+class TriesPlan:
+    """Which tries are wanted."""
+
+    datasets: Sequence[str] = tuple(DATASETS)
+    names: Sequence[str] | None = None
+    """None: all of a dataset's"""
+    runs: int = 2
+    scale: Scale = FULL
+
+
+def judge_tries(
+    folder: Path, plan: TriesPlan, device: str = "auto", say: Say = lambda line: None
+) -> ResultFile:
+    """Train and judge whatever try is not in the folder yet, saving after every one."""
+    make_folder(folder)
+    with only_writer(folder):
+        found = open_tries(folder, plan.scale)
+        for dataset in plan.datasets:
+            bench = Workbench(folder, dataset, plan.scale, device, say)
+            for name in tries(dataset) if plan.names is None else plan.names:
+                about = {"dataset": dataset, "try": name}
+                if not found.has(**about):
+                    rows = [{**about, **row} for row in judge(bench, name, plan.runs)]
+                    found.add(rows)
+                    say(_spoken(rows))
+    return found
+
+
+def open_tries(folder: Path, scale: Scale) -> ResultFile:
+    """``tries.json``, refused where it holds rows of other settings."""
+
+    def settings(row: Row) -> dict[str, Any]:
+        return {
+            "pretraining": plain(try_spec(row["dataset"], row["try"], scale)),
+            "split_seed": SPLIT_SEED,
+            **predictor_settings(row["predictor"], row["dataset"], scale),
+        }
+
+    key = ("dataset", "try", "predictor", "seed", "coverage")
+    values = ("accuracy", "uncertainty", "rows", "best_epoch", "training_seconds", "environment")
+    return ResultFile(folder / FILE, Layout(key, values, settings))
+
+
+def try_spec(dataset: str, name: str, scale: Scale) -> Pretraining:
+    """The training of a try."""
+    return pretraining(dataset, "var_t_jepa", "paper", scale, changes=tries(dataset)[name])
+
+
+def judge(bench: Workbench, name: str, runs: int) -> list[Row]:
+    """Accuracies on the validation rows, by predictor, seed and coverage."""
+    data, split = bench.data, bench.split
+    slug = "".join(c if c.isalnum() else "-" for c in name)
+    spec = try_spec(bench.dataset, name, bench.scale)
+    embedded = bench.embedded(f"{bench.dataset}-try-{slug}", spec)
+    score = choose_score(embedded, data, split, bench.device)
+    unsure = embedded.scores[score][split.validation]
+    truth = None if data.ambiguity is None else data.ambiguity[split.validation]
+    about = {
+        "uncertainty": score,
+        "spearman": None if truth is None else round(spearman(unsure, truth), 6),
+        "auroc": None if truth is None else round(auroc_of_ambiguous(unsure, truth), 6),
+        "rows": len(split.validation),
+        "best_epoch": embedded.training["best_epoch"],
+        "training_seconds": embedded.training["seconds"],
+    }
+    inputs = bench.inputs("var_t_jepa", embedded, standardise=True)
+    found: list[Row] = []
+    for predictor in JUDGES:
+        kind = PREDICTORS[predictor]
+        if kind.body is None and bench.dataset in WITHOUT_TREES:
+            continue
+        seeds = seeds_of(predictor, runs)
+        options = fit_options(kind, bench.scale, bench.device)
+        said = fit_seeds(kind, inputs, data.label, judging_split(split), seeds, options).labels()
+        origin = {"environment": describe_environment(options.device)}
+        found += [
+            {
+                "predictor": predictor, "seed": seed, "coverage": scores.coverage,
+                "accuracy": round(scores.accuracy, 6), **about, **origin,
+            }
+            for seed, labels in zip(seeds, said, strict=True)
+            for scores in classification_by_coverage(data.label[split.validation], labels, unsure)
+        ]  # fmt: skip
+    return found
+
+
+def mean_accuracy(rows: Sequence[Row]) -> float:
+    """Over predictors and coverages, each counting the same."""
+    cells: dict[tuple[str, float], list[float]] = {}
+    for row in rows:
+        cells.setdefault((row["predictor"], row["coverage"]), []).append(row["accuracy"])
+    return mean(mean(values) for values in cells.values())
+
+
+def best_tries(rows: Sequence[Row]) -> dict[str, str]:
+    """Per dataset the try with the highest mean accuracy; of equals the first that was tried."""
+    return {
+        dataset: max(
+            (name for name in tries(dataset) if rows_of(rows, dataset, name)),
+            key=lambda name: mean_accuracy(rows_of(rows, dataset, name)),
+        )
+        for dataset in dict.fromkeys(row["dataset"] for row in rows)
+    }
+
+
+def rows_of(rows: Sequence[Row], dataset: str, name: str) -> list[Row]:
+    """The rows of one try."""
+    return [row for row in rows if (row["dataset"], row["try"]) == (dataset, name)]
+
+
+def _spoken(rows: Sequence[Row]) -> str:
+    first = rows[0]
+    by_coverage = (
+        mean_accuracy([row for row in rows if row["coverage"] == coverage])
+        for coverage in COVERAGES
+    )
+    told = "" if first["spearman"] is None else f", Spearman {first['spearman']:.3f}"
+    return (
+        f"{first['dataset']}, {first['try']}: {mean_accuracy(rows):.4f} "
+        f"({' '.join(f'{value:.3f}' for value in by_coverage)} by {first['uncertainty']}{told})"
+    )

@@ -1,0 +1,78 @@
+"""Claims about how "ours" was found.
+
+1. What "ours" is for a dataset is the try that won on validation rows in the committed study.
+2. Predictors and coverages count the same; of equals the first that was tried stays.
+3. The study judges on validation rows, goes on where it stopped, and leaves the test rows alone.
+4. Training a try and training "ours" is the same training.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.experiments.tiny import TINY
+from varjepa.datasets.catalogue import DATASETS
+from varjepa.experiments import tries as study
+from varjepa.experiments.our_settings import OURS, tries
+from varjepa.experiments.pretraining import FULL, pretraining
+from varjepa.experiments.results import plain, read_rows
+from varjepa.experiments.tries import TriesPlan, best_tries, judge_tries, open_tries, try_spec
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+def test_ours_is_what_the_committed_study_found() -> None:
+    rows = open_tries(RESULTS, FULL).rows
+    assert best_tries(rows) == dict(OURS)
+    assert {row["dataset"] for row in rows} == set(DATASETS)
+
+
+def row(name: str, predictor: str, coverage: float, accuracy: float, seed: int = 0) -> Any:
+    return {
+        "dataset": "sim", "try": name, "predictor": predictor, "coverage": coverage,
+        "accuracy": accuracy, "seed": seed,
+    }  # fmt: skip
+
+
+def test_cells_count_the_same_and_the_first_of_equals_stays() -> None:
+    first, second = list(tries("sim"))[:2]
+    equal = [row(name, "mlp", c, 0.9) for name in (second, first) for c in (1.0, 0.5)]
+    assert best_tries(equal) == {"sim": first}
+    # many seeds of one cell outweigh nothing
+    many = [row(first, "mlp", 1.0, 0.99, seed) for seed in range(1, 9)]
+    worse = [row(first, "resnet", 1.0, 0.5), row(second, "resnet", 1.0, 0.9)]
+    assert best_tries([*equal, *many, *worse]) == {"sim": second}
+
+
+@pytest.mark.parametrize("dataset", list(DATASETS))
+def test_a_try_that_wins_need_not_be_trained_again(dataset: str) -> None:
+    ours = pretraining(dataset, "var_t_jepa", "ours", FULL)
+    assert plain(ours) == plain(try_spec(dataset, OURS[dataset], FULL))
+    specs = [str(plain(try_spec(dataset, name, FULL))) for name in tries(dataset)]
+    assert len(set(specs)) == len(specs)  # no try twice
+
+
+@pytest.mark.filterwarnings("ignore:the latents have collapsed")
+def test_the_study_never_sees_test_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[np.ndarray] = []
+    fit = study.fit_seeds
+
+    def spy(kind: Any, inputs: Any, label: Any, parts: Any, *rest: Any) -> Any:
+        seen.append(np.concatenate([parts.train, parts.validation, parts.test]))
+        return fit(kind, inputs, label, parts, *rest)
+
+    monkeypatch.setattr(study, "fit_seeds", spy)
+    plan = TriesPlan(datasets=("sim",), names=("base", "small"), runs=1, scale=TINY)
+    found = judge_tries(tmp_path, plan, "cpu")
+    assert {r["try"] for r in found.rows} == {"base", "small"}
+    assert all(0 <= r["accuracy"] <= 1 and -1 <= r["spearman"] <= 1 for r in found.rows)
+    bench = study.Workbench(tmp_path, "sim", TINY, "cpu")
+    assert all(not set(rows) & set(bench.split.test) for rows in seen)
+    assert len(seen) == 2 * len(study.JUDGES)
+    judge_tries(tmp_path, plan, "cpu")
+    assert len(seen) == 2 * len(study.JUDGES)  # nothing is computed twice
+    assert read_rows(tmp_path / study.FILE) == found.rows

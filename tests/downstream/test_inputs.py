@@ -110,7 +110,13 @@ def test_missing_cells_unseen_levels_and_both_parts(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("adapter", "numeric", "tokens"),
-    [("linear", 2 + 3, None), ("flat", 2 + 12, None), ("tokens", 2, (3, 4)), ("mean", 2 + 4, None)],
+    [
+        ("linear", 2 + 3, None),
+        ("column", 2 + 3, None),
+        ("flat", 2 + 12, None),
+        ("tokens", 2, (3, 4)),
+        ("mean", 2 + 4, None),
+    ],
 )
 def test_adapter_shapes(adapter: Any, numeric: int, tokens: tuple[int, int] | None) -> None:
     embedded, _ = some_tokens(8)
@@ -128,6 +134,12 @@ def test_adapter_shapes(adapter: Any, numeric: int, tokens: tuple[int, int] | No
         torch.testing.assert_close(batch.numeric[1, :, 2:], wide[5:].mean(1))
     if adapter == "flat":
         torch.testing.assert_close(batch.numeric[1, :, 2:], wide[5:].flatten(1))
+    if adapter == "column":  # a column's number is of its own token alone
+        other = wide.clone()
+        other[:, 1] += 1.0
+        changed = encoder.transform(Inputs(raw, Tokens(other))).take(torch.tensor([[0], [5]]))
+        moved = (front(changed).numeric[1, 0] - batch.numeric[1, 0]).abs() > 1e-6
+        assert moved.tolist() == [False] * 3 + [True, False]
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,16 @@ from pathlib import Path
 import pytest
 
 from tests.experiments.invented import paper_plus, trainings
-from tests.report.test_study_page import everything, label_rows, run, sensitivity_rows, write
+from tests.report.test_study_page import (
+    everything,
+    label_rows,
+    run,
+    sensitivity_rows,
+    try_rows,
+    write,
+)
 from varjepa.errors import InputError
+from varjepa.experiments.our_settings import OURS, tries
 from varjepa.report.blocks import build_blocks
 from varjepa.report.documents import fill, write_document
 from varjepa.report.study_files import read_results
@@ -47,7 +55,7 @@ def test_words_stay_and_numbers_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     write_document(tmp_path, path)
     first = path.read_text(encoding="utf-8")
-    assert first.count("<!-- generated: ") == first.count("<!-- end -->") == 12
+    assert first.count("<!-- generated: ") == first.count("<!-- end -->") == 13
     mine = first.replace("<!-- end -->", "<!-- end -->\n\nMine, 1 < 2.", 1)
     path.write_text(mine.replace(".860", ".999"), encoding="utf-8")
     write_document(tmp_path, path)
@@ -154,6 +162,17 @@ def test_few_labels_are_compared_with_raw_columns(tmp_path: Path) -> None:
     gains = "| Var-T-JEPA | paper | logistic regression | 1 of 1, +0.050 | 1 of 1, +0.050 |"
     assert gains in found
     assert "| adult | logistic regression | raw | .705 ± .0050 | .705 ± .0050 |" in found
+
+
+def test_tries_stand_in_the_order_of_their_accuracy(tmp_path: Path) -> None:
+    chosen, other = OURS["sim"], next(n for n in tries("sim") if n != OURS["sim"])
+    write(tmp_path, "tries.json", try_rows(other, 0.8) + try_rows(chosen, 0.9))
+    lines = blocks_of(tmp_path)["tries"].splitlines()[-2:]
+    assert lines[0].startswith(f"| sim | **{chosen}** | .9000 | .900 |")
+    assert lines[1].startswith(f"| sim | {other} | .8000 | .800 |")
+    assert lines[1].endswith("| nll mean | .400 | 15 |")
+    write(tmp_path, "tries.json", [{**r, "uncertainty": "|"} for r in try_rows()])
+    assert "| sim |" not in blocks_of(tmp_path)["tries"]
 
 
 def test_unknown_names_are_left_out(tmp_path: Path) -> None:

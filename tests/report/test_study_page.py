@@ -103,6 +103,12 @@ def label_rows(**changes: Any) -> list[Row]:
     ]
 
 
+def try_rows(name: str = "base", accuracy: float = 0.9) -> list[Row]:
+    about = {"dataset": "sim", "try": name, "predictor": "mlp", "uncertainty": "nll mean"}
+    numbers = {"seed": 0, "best_epoch": 15, "accuracy": accuracy, "spearman": 0.4}
+    return [{**about, **numbers, "coverage": coverage} for coverage in (1.0, 0.9, 0.8, 0.5)]
+
+
 def training_row() -> Row:
     about = {"dataset": "adult", "model": "var_t_jepa", "setting": "paper", "seed": 0}
     counts = {"seconds": 90.0, "epochs": 100, "best_epoch": 35}
@@ -120,6 +126,7 @@ def everything(folder: Path) -> None:
     write(folder, "uncertainty_rows.json", [per_row(images=[image, {**image, "level": 0.99}])])
     write(folder, "sensitivity.json", sensitivity_rows())
     write(folder, "low_labels.json", label_rows())
+    write(folder, "tries.json", try_rows())
     write(folder, "defaults.json", [defaults_row()])
 
 
@@ -330,6 +337,7 @@ def test_foreign_files_are_named_in_one_sentence(tmp_path: Path, name: str, cont
         ("uncertainty_rows.json", "images", [{"level": 0, "u": 0, "pixels": [1]}], "784 numbers"),
         ("sensitivity.json", "coverage", "all", "row 0.coverage must be a finite number"),
         ("low_labels.json", "labels", 0, "row 0.labels must be at least 1"),
+        ("tries.json", "spearman", "high", "row 0.spearman must be a finite number"),
         ("defaults.json", "holes", {}, "row 0.holes.5% must be a JSON object"),
         ("defaults.json", "accuracy", {"posterior": 1}, "accuracy.posterior must be a JSON object"),
     ],

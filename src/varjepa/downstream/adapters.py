@@ -2,6 +2,8 @@
 
 ``linear``  a learned Linear(D·d → D) whose D outputs are treated as D numeric columns: what
             T-JEPA's public code does for every neural predictor
+``column``  a learned Linear(d → 1) for each token: D numeric columns from 1/D of ``linear``'s
+            weights, which are 39 million for MNIST's 7,000 training rows
 ``flat``    D·d numeric columns
 ``tokens``  D tokens, for the predictors that work on tokens
 ``mean``    the mean over tokens, d numeric columns
@@ -13,15 +15,15 @@ from typing import Literal, get_args
 
 from varjepa.errors import InputError
 
-Adapter = Literal["linear", "flat", "tokens", "mean"]
+Adapter = Literal["linear", "column", "flat", "tokens", "mean"]
 
 ADAPTERS: dict[str, tuple[Adapter, ...]] = {
     "linear_probe": ("flat", "linear", "mean"),
-    "mlp": ("linear", "flat", "mean"),
-    "dcn_v2": ("linear", "flat", "mean"),
-    "resnet": ("flat", "linear", "mean"),
-    "autoint": ("tokens", "linear", "mean"),
-    "ft_transformer": ("linear", "tokens", "mean"),
+    "mlp": ("linear", "column", "flat", "mean"),
+    "dcn_v2": ("linear", "column", "flat", "mean"),
+    "resnet": ("flat", "linear", "column", "mean"),
+    "autoint": ("tokens", "linear", "column", "mean"),
+    "ft_transformer": ("linear", "column", "tokens", "mean"),
     "xgboost": ("flat", "mean"),
 }
 """Which adapters a predictor takes. A token for every one of D·d numbers would be no adapter."""

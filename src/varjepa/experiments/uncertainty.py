@@ -153,6 +153,7 @@ def bound_row(bench: Workbench) -> Row:
         "seed": 0,
         "spearman": _round(spearman(score, test)),
         "auroc": _round(auroc_of_ambiguous(score, test)),
+        "validation_spearman": None,
         **dict.fromkeys(("aurc", "aurc_trapezoid", "aurc_collapsed", "augrc", "error_rate")),
         "environment": describe_environment("cpu"),
     }
@@ -174,7 +175,15 @@ def open_uncertainty(folder: Path, scale: Scale) -> tuple[ResultFile, ResultFile
         }
 
     about = ("dataset", "setting", "embedding_seed")
-    metrics = ("spearman", "auroc", "aurc", "augrc", "error_rate", "environment")
+    metrics = (
+        "spearman",
+        "auroc",
+        "validation_spearman",
+        "aurc",
+        "augrc",
+        "error_rate",
+        "environment",
+    )
     table = Layout((*about, "arrangement", "score", "seed"), metrics, settings)
     per_row = Layout(about, ("score", "uncertainty", "ambiguity", "wrong"), settings)
     return ResultFile(folder / FILE, table), ResultFile(folder / ROWS_FILE, per_row)
@@ -281,6 +290,7 @@ class Study:
             "auroc": _round(auroc_of_ambiguous(score, truth))
             if asked and truth is not None
             else None,
+            "validation_spearman": None,
             **{key: _round(value) for key, value in found.items()},
             **origin,
         }

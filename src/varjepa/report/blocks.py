@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from varjepa.datasets.catalogue import DATASETS
 from varjepa.experiments.downstream_findings import downstream_findings
+from varjepa.experiments.embeddings import SCORES
 from varjepa.experiments.findings import Finding
 from varjepa.experiments.results import Row
 from varjepa.experiments.settings import SIMULATION_VARIANTS
@@ -27,6 +28,7 @@ from varjepa.report.sensitivity import sensitivity_tables
 from varjepa.report.simulation import simulation_table
 from varjepa.report.study_files import FoundFile
 from varjepa.report.trainings import embedding_table, training_table
+from varjepa.report.tries import tries_table
 from varjepa.report.uncertainty import uncertainty_tables
 from varjepa.report.words import TITLES
 
@@ -43,6 +45,7 @@ class Rows:
     uncertainty: Sequence[Row]
     sensitivity: Sequence[Row]
     labels: Sequence[Row]
+    tries: Sequence[Row]
 
 
 def build_blocks(found: Mapping[str, FoundFile]) -> dict[str, str]:
@@ -68,6 +71,7 @@ def known_rows(found: Mapping[str, FoundFile]) -> Rows:
         "setting": SETTINGS,
         "variant": SIMULATION_VARIANTS,
         "table": SENSITIVITY,
+        "uncertainty": {*SCORES, None},
     }
 
     def named(name: str) -> list[Row]:
@@ -84,6 +88,7 @@ def known_rows(found: Mapping[str, FoundFile]) -> Rows:
         named("uncertainty.json"),
         named("sensitivity.json"),
         named("low_labels.json"),
+        named("tries.json"),
     )
 
 
@@ -193,6 +198,13 @@ def _labels(rows: Rows) -> list[str]:
     return [f"## {title}", *deeper(labels_tables(rows.labels))]
 
 
+def _tries(rows: Rows) -> list[str]:
+    title = 'How "ours" was found'
+    if not rows.tries:
+        return _not_run(title, "tries")
+    return [f"## {title}", "", *tries_table(rows.tries)]
+
+
 def _cost(rows: Rows) -> list[str]:
     return training_table(rows.trainings) or _not_run("Trainings", "downstream")
 
@@ -226,5 +238,6 @@ BLOCKS: Mapping[str, Callable[[Rows], list[str]]] = {
     "seeds": _seeds,
     "sensitivity": _sensitivity,
     "labels": _labels,
+    "tries": _tries,
     "cost": _cost,
 }

@@ -19,6 +19,7 @@ from varjepa.experiments.results import Row
 from varjepa.experiments.sensitivity import open_sensitivity
 from varjepa.experiments.settings import SimulationSettings
 from varjepa.experiments.simulation import LATENTS, open_results
+from varjepa.experiments.tries import open_tries
 from varjepa.experiments.uncertainty import open_uncertainty
 from varjepa.models.var_t_jepa.scoring import KINDS
 from varjepa.report.uncertainty_figures import SIDE
@@ -205,6 +206,7 @@ FILES: Mapping[str, FileKind] = {
         dict.fromkeys(("dataset", "setting", "arrangement", "score"), text)
         | {"embedding_seed": whole, "seed": whole, "latent": optional(text)}
         | {"spearman": optional(_correlation), "auroc": optional(share)}
+        | {"validation_spearman": optional(_correlation)}
         | dict.fromkeys(("aurc", "aurc_trapezoid", "aurc_collapsed", "augrc"), optional(_bounded))
         | {"error_rate": optional(share)},
         lambda folder: open_uncertainty(folder, FULL),
@@ -231,6 +233,14 @@ FILES: Mapping[str, FileKind] = {
         dict.fromkeys(("dataset", "representation", "predictor", "setting"), text)
         | {"labels": _count, "seed": whole, "accuracy": share},
         lambda folder: open_labels(folder, FULL),
+    ),
+    "tries.json": FileKind(
+        "tries",
+        ("dataset", "try", "predictor", "seed", "coverage"),
+        dict.fromkeys(("dataset", "try", "predictor", "uncertainty"), text)
+        | {"seed": whole, "best_epoch": whole, "coverage": share, "accuracy": share}
+        | {"spearman": optional(_correlation)},
+        lambda folder: open_tries(folder, FULL),
     ),
     "defaults.json": FileKind(
         "defaults",

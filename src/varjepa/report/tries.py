@@ -1,0 +1,48 @@
+"""What was tried for "ours" and how it did on validation rows, as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from varjepa.datasets.catalogue import DATASETS
+from varjepa.evaluation.classification import COVERAGES
+from varjepa.experiments.our_settings import OURS, tries
+from varjepa.experiments.results import Row
+from varjepa.experiments.tries import mean_accuracy, rows_of
+from varjepa.report.beside import header, line, short
+
+
+def tries_table(rows: Sequence[Row]) -> list[str]:
+    """A line per try, the best of a dataset first."""
+    lines: list[str] = []
+    for dataset in DATASETS:
+        found = {name: rows_of(rows, dataset, name) for name in tries(dataset)}
+        there = {name: some for name, some in found.items() if some}
+        best_first = sorted(there, key=lambda name: -mean_accuracy(there[name]))
+        lines += [_line(dataset, name, there[name]) for name in best_first]
+    coverages = [f"{c:.0%}" for c in COVERAGES]
+    titles = ["dataset", "try", "mean", *coverages, "by", "Spearman with u", "epoch kept"]
+    return [
+        "Accuracy on validation rows, mean over the predictors that are fast and their seeds; by: "
+        "the uncertainty that these rows prefer. In bold what is taken.",
+        "",
+        *header(titles),
+        *lines,
+    ]
+
+
+def _line(dataset: str, name: str, rows: Sequence[Row]) -> str:
+    means = [mean_accuracy([r for r in rows if r["coverage"] == c]) for c in COVERAGES]
+    first = rows[0]
+    told = "–" if first["spearman"] is None else short(first["spearman"])
+    return line(
+        [
+            dataset,
+            f"**{name}**" if OURS[dataset] == name else name,
+            short(mean_accuracy(rows), 4),
+            *map(short, means),
+            first["uncertainty"],
+            told,
+            str(first["best_epoch"]),
+        ]
+    )

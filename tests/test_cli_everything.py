@@ -72,6 +72,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     for name in ("downstream", "uncertainty", "sensitivity"):
         monkeypatch.setattr(paper, f"reproduce_{name}", tabular(name))
     monkeypatch.setattr(beyond, "reproduce_labels", tabular("labels"))
+    monkeypatch.setattr(beyond, "judge_tries", tabular("tries"))
     monkeypatch.setattr(everything, "load_dataset", lambda name: noted.append(("load", name)))
     places = {"mnist": Whereabouts("not here")}
     monkeypatch.setattr(
@@ -84,7 +85,7 @@ def test_the_studies_share_what_is_trained(tmp_path: Path, calls: Calls, capsys:
     assert run("reproduce", "all", "--out", tmp_path, "--device", "cpu") == 0
     names = [name for name, _ in calls]
     studied = ["simulation", "defaults", "downstream", "downstream", "labels"]
-    assert names == ["load", *studied, "uncertainty", "uncertainty", "sensitivity"]
+    assert names == ["load", *studied, "uncertainty", "uncertainty", "sensitivity", "tries"]
     assert calls[0] == ("load", "mnist")  # what is not here is fetched before anything runs
     assert calls[1][1] == (10, 5)
     assert calls[2][1] == (["adult", "sim"], 3, None)
@@ -101,6 +102,7 @@ def test_the_studies_share_what_is_trained(tmp_path: Path, calls: Calls, capsys:
     assert (set(ranked.datasets), ranked.embeddings) == ({"sim", "mnist"}, 1)
     assert (list(several.datasets), several.embeddings) == (["sim"], 3)
     assert sum(map(len, calls[8][1].columns.values())) == 14
+    assert (set(calls[9][1].datasets), calls[9][1].names) == (set(first.datasets), None)
     # every embedding of the uncertainty study is one of the downstream study
     for plan in (ranked, several):
         before = first if plan.embeddings == 1 else seeds
@@ -110,7 +112,7 @@ def test_the_studies_share_what_is_trained(tmp_path: Path, calls: Calls, capsys:
     tables = {"simulation.md", "defaults.md", "downstream.md", "uncertainty.md", "sensitivity.md"}
     tables |= {"low_labels.md", "reproduction.md", "report.html"}
     assert tables <= {path.name for path in tmp_path.iterdir()}
-    assert "1 of 8: simulation" in capsys.readouterr().out
+    assert "1 of 9: simulation" in capsys.readouterr().out
 
 
 def test_quick_and_datasets_reach_every_study(tmp_path: Path, calls: Calls) -> None:
@@ -131,7 +133,7 @@ def test_quick_and_datasets_reach_every_study(tmp_path: Path, calls: Calls) -> N
     calls.clear()
     only = ["--out", tmp_path / "b", "--device", "cpu", "--datasets", "EL", "--settings", "ours"]
     assert run("reproduce", "all", *only) == 0
-    assert [name for name, _ in calls] == ["simulation", "downstream", "labels"]
+    assert [name for name, _ in calls] == ["simulation", "downstream", "labels", "tries"]
     assert calls[1][1].datasets == ["electricity"]
     assert calls[1][1].settings == ["ours"]
 
@@ -156,7 +158,8 @@ def test_wrong_options_start_nothing(
 
 
 @pytest.mark.parametrize(
-    "name", ["sensitivity.json", "uncertainty_rows.json", "low_labels.json", "defaults.json"]
+    "name",
+    ["sensitivity.json", "uncertainty_rows.json", "low_labels.json", "tries.json", "defaults.json"],
 )
 def test_a_file_that_the_last_study_would_refuse(
     tmp_path: Path, calls: Calls, capsys: Captured, name: str
@@ -185,7 +188,7 @@ def test_an_interruption_and_the_same_command_again(
     assert [name for name, _ in calls] == before
     calls.clear()
     assert run(*command) == 0
-    assert [name for name, _ in calls][-2:] == ["uncertainty", "uncertainty"]
+    assert [name for name, _ in calls][-3:] == ["uncertainty", "uncertainty", "tries"]
     assert (tmp_path / "report.html").exists()
     with monkeypatch.context() as patch:
         patch.setattr("varjepa.cli.everything.report", interrupt)

@@ -61,10 +61,14 @@ def compare_arithmetic(other: Mapping[str, str | int]) -> str | None:
 
 
 def _commit() -> str | None:
-    """The commit of the source checkout, with a + when files differ from it; None if installed."""
+    """The commit of the source checkout, with a + when files differ from it.
+
+    Where there is no repository, in a container or on a lent machine, ``VARJEPA_COMMIT`` says which
+    it was; None if nobody does.
+    """
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
-        return None
+        return os.environ.get("VARJEPA_COMMIT") or None
     try:
         head = _git(root, "rev-parse", "--short=12", "HEAD")
         changed = _git(root, "status", "--porcelain", "--untracked-files=no", "--", "src")

@@ -121,4 +121,6 @@ def plan_steps(
         )
     if share.sensitivity:
         steps.append(("sensitivity", lambda: paper.sensitivity(out, device=device, quick=quick)))
+    if "ours" in settings and not quick:
+        steps.append(("tries", lambda: beyond.tries(out, datasets=share.downstream, device=device)))
     return steps

@@ -1,8 +1,8 @@
 """All studies together: which datasets each takes, and what can be refused before hours of work.
 
-The order is simulation, defaults, downstream, labels, uncertainty, sensitivity. The downstream
-study trains every embedding that the studies of few labels and of uncertainty look at, and the
-first column of the sensitivity tables is its Adult; all find them in the folder.
+The order is simulation, defaults, downstream, labels, uncertainty, sensitivity, tries. The
+downstream study trains every embedding that the studies of few labels and of uncertainty look at,
+and the first column of the sensitivity tables is its Adult; all find them in the folder.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from varjepa.experiments.sensitivity import open_sensitivity
 from varjepa.experiments.settings import SimulationSettings
 from varjepa.experiments.simulation import open_results
 from varjepa.experiments.tabular_settings import SENSITIVITY_DATASET
+from varjepa.experiments.tries import open_tries
 from varjepa.experiments.uncertainty import UncertaintyPlan, open_uncertainty
 
 DEFAULTS_DATASETS = ("adult", "sim")
@@ -77,6 +78,7 @@ def check_everything(
     open_uncertainty(folder, scale)
     open_sensitivity(folder, scale)
     open_labels(folder, scale)
+    open_tries(folder, scale)
     require("xgboost", "xgboost")
     require("rtdl_revisiting_models", "resnet")
     for name in datasets:

@@ -49,7 +49,9 @@ def test_only_ours_has_a_choice() -> None:
         assert len(choices_of(predictor, "adult", "ours")) == len(CHOICES[predictor]) > 1
     assert list(choices_of("mlp", None, "ours")) == ["default"]  # raw columns need no adapter
     assert len(choices_of("xgboost", None, "ours")) == 3
-    assert len(choices_of("xgboost", "mnist", "ours")) == 2
+    assert list(choices_of("xgboost", "mnist", "ours")) == ["depth 3, rate .3"]
+    assert list(choices_of("mlp", "mnist", "ours")) == ["column"]
+    assert list(choices_of("mlp", "mnist", "paper")) == ["default"]
     assert list(choices_of("dcn_v2", "adult", "ours")) == ["default"]
 
 

@@ -3,7 +3,8 @@
 1. Every representation and coverage leaves one row with the documented columns; trees have one
    seed, representations without an uncertainty only full coverage.
 2. A finished cell is never computed again, and a finished study needs neither data nor models.
-3. A killed run goes on without retraining: from the embeddings, or from the model folder.
+3. A killed run goes on without retraining: from the embeddings, or from the model folder. Seeds
+   that a cell lacks are fitted as those that it has.
 4. Files of other settings are refused and damaged ones named, in one sentence.
 5. Partial folders can be merged; a row that is there stays.
 6. An interruption keeps finished cells; a second writer is refused.
@@ -23,11 +24,13 @@ import torch
 from tests.experiments.tiny import TINY
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
+from varjepa.experiments import cells, embeddings, representations
 from varjepa.experiments import downstream as study
-from varjepa.experiments import embeddings, representations
+from varjepa.experiments.cells import fit_best
 from varjepa.experiments.downstream import DownstreamPlan
 from varjepa.experiments.merging import merge_folders
 from varjepa.experiments.results import ResultFile
+from varjepa.experiments.tabular_settings import CHOICES
 
 # trained for an epoch or two
 pytestmark = pytest.mark.filterwarnings("ignore:the latents have collapsed")
@@ -111,14 +114,38 @@ def test_more_runs_compute_the_new_seeds_from_the_kept_embedding(
     asked: list[tuple[str, list[int]]] = []
     compute = study.run_cell
 
-    def spy(bench: Any, cell: study.Cell, seeds: list[int]) -> Any:
+    def spy(bench: Any, cell: study.Cell, seeds: list[int], choice: str | None) -> Any:
         asked.append((cell.representation, list(seeds)))
-        return compute(bench, cell, seeds)
+        return compute(bench, cell, seeds, choice)
 
     monkeypatch.setattr(study, "run_cell", spy)
     study.reproduce_downstream(folder, replace(PLAN, runs=3), "cpu")
     assert asked == [("raw", [2]), ("var_t_jepa", [2])]
     assert not trained
+
+
+def test_seeds_of_one_cell_are_fitted_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = replace(
+        PLAN, representations=("var_t_jepa",), predictors=("mlp",), settings=("ours",), runs=1
+    )
+    found = study.reproduce_downstream(tmp_path, plan, "cpu")
+    chosen = found.rows[0]["choice"]
+    assert chosen in CHOICES["mlp"]
+    other = next(name for name in CHOICES["mlp"] if name != chosen)
+    found.add([{**row, "choice": other} for row in found.rows])  # as if it had been the better
+    asked: list[list[str]] = []
+
+    def spy(kind: Any, inputs: Any, data: Any, split: Any, seeds: Any, choices: Any) -> Any:
+        asked.append(list(choices))
+        return fit_best(kind, inputs, data, split, seeds, choices)
+
+    monkeypatch.setattr(cells, "fit_best", spy)
+    rows = study.reproduce_downstream(tmp_path, replace(plan, runs=3), "cpu").rows
+    assert asked == [[other]]
+    assert {row["choice"] for row in rows} == {other}
+    assert {row["seed"] for row in rows} == {0, 1, 2}
 
 
 def test_lost_embeddings_are_made_again_from_the_model(finished: Path, tmp_path: Path) -> None:

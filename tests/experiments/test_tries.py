@@ -2,12 +2,14 @@
 
 1. What "ours" is for a dataset is the try that won on validation rows in the committed study.
 2. Predictors and coverages count the same; of equals the first that was tried stays.
-3. The study judges on validation rows, goes on where it stopped, and leaves the test rows alone.
-4. Training a try and training "ours" is the same training.
+3. The study judges on validation rows and goes on where it stopped; labels of test rows change
+   nothing.
+4. The try that is "ours" is the training of the downstream study.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,15 @@ import pytest
 
 from tests.experiments.tiny import TINY
 from varjepa.datasets.catalogue import DATASETS
+from varjepa.datasets.dataset import Dataset
+from varjepa.datasets.loading import load_dataset
+from varjepa.errors import InputError
+from varjepa.experiments import representations
 from varjepa.experiments import tries as study
 from varjepa.experiments.our_settings import OURS, tries
 from varjepa.experiments.pretraining import FULL, pretraining
-from varjepa.experiments.results import plain, read_rows
+from varjepa.experiments.results import plain
+from varjepa.experiments.tabular_settings import SPLIT_SEED
 from varjepa.experiments.tries import TriesPlan, best_tries, judge_tries, open_tries, try_spec
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -49,15 +56,44 @@ def test_cells_count_the_same_and_the_first_of_equals_stays() -> None:
 
 
 @pytest.mark.parametrize("dataset", list(DATASETS))
-def test_a_try_that_wins_need_not_be_trained_again(dataset: str) -> None:
+def test_every_try_is_another_training_and_one_is_ours(dataset: str) -> None:
     ours = pretraining(dataset, "var_t_jepa", "ours", FULL)
     assert plain(ours) == plain(try_spec(dataset, OURS[dataset], FULL))
     specs = [str(plain(try_spec(dataset, name, FULL))) for name in tries(dataset)]
     assert len(set(specs)) == len(specs)  # no try twice
 
 
+def test_an_unknown_try_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no try 'lucky'"):
+        judge_tries(tmp_path, TriesPlan(datasets=("sim",), names=("lucky",), scale=TINY), "cpu")
+
+
 @pytest.mark.filterwarnings("ignore:the latents have collapsed")
-def test_the_study_never_sees_test_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_of_test_rows_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = TriesPlan(datasets=("sim",), names=(OURS["sim"],), runs=1, scale=TINY)
+    as_it_is = judge_tries(tmp_path / "a", plan, "cpu").rows
+    model = tmp_path / "a" / "models" / "sim-var_t_jepa-ours-0"
+    assert model.exists()  # the downstream study finds it there
+
+    def shuffled(name: str) -> Dataset:
+        data = representations.first_rows(load_dataset(name), TINY.rows)
+        label = data.label.copy()
+        test = data.split(SPLIT_SEED).test
+        label[test] = (label[test] + 1) % len(data.class_names)
+        return replace(data, label=label)
+
+    monkeypatch.setattr(representations, "load_dataset", shuffled)
+    other = judge_tries(tmp_path / "b", plan, "cpu").rows
+    assert [row["accuracy"] for row in other] == [row["accuracy"] for row in as_it_is]
+    assert [row["uncertainty"] for row in other] == [row["uncertainty"] for row in as_it_is]
+
+
+@pytest.mark.filterwarnings("ignore:the latents have collapsed")
+def test_the_study_judges_on_validation_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[np.ndarray] = []
     fit = study.fit_seeds
 
@@ -75,4 +111,5 @@ def test_the_study_never_sees_test_rows(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(seen) == 2 * len(study.JUDGES)
     judge_tries(tmp_path, plan, "cpu")
     assert len(seen) == 2 * len(study.JUDGES)  # nothing is computed twice
-    assert read_rows(tmp_path / study.FILE) == found.rows
+    judge_tries(tmp_path, replace(plan, names=("base",), runs=2), "cpu")
+    assert len(seen) == 3 * len(study.JUDGES)  # but what is missing

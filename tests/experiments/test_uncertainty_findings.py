@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from varjepa.experiments.uncertainty import OWN, POSTHOC
+from varjepa.experiments.uncertainty import DOUBTS, OWN, POSTHOC
 from varjepa.experiments.uncertainty_findings import uncertainty_findings
 
 Row = dict[str, Any]
@@ -72,6 +72,15 @@ def test_other_seeds_and_settings_do_not_count() -> None:
     other += [{**r, "setting": "ours", "spearman": -1.0} for r in sim_rows()]
     assert holds(sim_rows() + other) == holds(sim_rows())
     assert uncertainty_findings(sim_rows(), "ours") == []
+
+
+def test_what_a_combined_score_owes_to_one_part_is_said() -> None:
+    rows = sim_rows(0.015)
+    for number, doubt in enumerate(DOUBTS):
+        rows += row("shared", doubt, aurc=0.014 + 0.001 * number)
+    claim = "sim: AURC of the score 'combined' is at or below the best post-hoc baseline's"
+    part = f"{next(iter(DOUBTS))} alone 0.0140"
+    assert holds(rows)[claim] == (True, f"0.0150; {POSTHOC[2]} 0.0200; {part}")
 
 
 def test_validation_rows_choose_the_score_of_ours() -> None:

@@ -28,6 +28,7 @@ from varjepa.errors import InputError
 from varjepa.experiments.our_settings import OURS, tries
 from varjepa.report.blocks import build_blocks
 from varjepa.report.documents import fill, write_document
+from varjepa.report.study_columns import FILES
 from varjepa.report.study_files import read_results
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +43,11 @@ def test_what_is_committed_is_what_the_results_generate(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     again = "varjepa report results --markdown " + " ".join(DOCUMENTS)
     assert fill(text, blocks, name) == text, f"out of date: {again}"
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if (ROOT / "results" / name).exists()])
+def test_committed_rows_are_of_the_settings_of_this_version(name: str) -> None:
+    FILES[name].open_strictly(ROOT / "results")
 
 
 def test_the_committed_document_has_every_block() -> None:

@@ -108,7 +108,7 @@ def tries(
 ) -> None:
     """What was tried for the setting "ours", judged on validation rows."""
     plan = TriesPlan(
-        datasets=known_datasets(datasets or list(DATASETS)),
+        datasets=known_datasets(datasets or (QUICK_DATASETS if quick else list(DATASETS))),
         runs=positive("--runs", runs),
         scale=make_scale(quick, epochs),
     )

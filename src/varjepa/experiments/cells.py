@@ -32,7 +32,7 @@ from varjepa.evaluation.selective import aurc
 from varjepa.experiments.embeddings import Embedded
 from varjepa.experiments.pretraining import Scale
 from varjepa.experiments.results import Row, plain
-from varjepa.experiments.tabular_settings import CHOICES, TOO_WIDE, Setting
+from varjepa.experiments.tabular_settings import CHOICES, CHOICES_OF, Setting
 
 Floats = NDArray[np.float64]
 
@@ -66,14 +66,11 @@ def choices_of(
 
     ``embedding_of`` is the dataset; None: raw columns, which need no adapter.
     """
-    choices = {
-        name: change
-        for name, change in CHOICES.get(predictor, {}).items()
-        if (embedding_of or "adapter" not in change) and (embedding_of, name) not in TOO_WIDE
-    }
-    if setting == "paper" or len(choices) < 2:
-        return {"default": {}}
-    return choices
+    usual = CHOICES.get(predictor, {})
+    if embedding_of is None:
+        usual = {name: change for name, change in usual.items() if "adapter" not in change}
+    choices = CHOICES_OF.get(embedding_of or "", {}).get(predictor, usual)
+    return dict(choices) if choices and setting == "ours" else {"default": {}}
 
 
 def predictor_settings(
@@ -109,11 +106,17 @@ def score_cell(
     scale: Scale,
     device: str,
     setting: Setting = "paper",
+    choice: str | None = None,
 ) -> list[Row]:
-    """Fit the seeds and score them: one row per seed and coverage."""
+    """Fit the seeds and score them: one row per seed and coverage.
+
+    ``choice`` names how to fit; None lets the validation rows choose.
+    """
     kind = PREDICTORS[predictor]
     options = fit_options(kind, scale, device)
     choices = choices_of(predictor, data.name if inputs.tokens else None, setting)
+    if choice in choices:
+        choices = {choice: choices[choice]}
     several = {name: replace(options, **change) for name, change in choices.items()}
     start = time.perf_counter()
     chosen, models = fit_best(kind, inputs, data, split, seeds, several)

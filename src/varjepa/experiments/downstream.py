@@ -92,7 +92,7 @@ def reproduce_downstream(
             for cell in plan.cells(dataset):
                 missing = missing_seeds(found, cell, plan.runs)
                 if missing:
-                    rows = run_cell(bench, cell, missing)
+                    rows = run_cell(bench, cell, missing, choice_made(found, cell))
                     found.add(rows)
                     say(_spoken(rows))
     return found
@@ -151,7 +151,16 @@ def is_ranked(representation: str) -> bool:
     return LEARNED.get(representation) == "var_t_jepa"
 
 
-def run_cell(bench: Workbench, cell: Cell, seeds: Sequence[int]) -> list[Row]:
+def choice_made(found: ResultFile, cell: Cell) -> str | None:
+    """How the seeds that a cell has were fitted: those that it lacks are fitted alike."""
+    mine = asdict(cell)
+    rows = [row for row in found.rows if all(row[name] == mine[name] for name in mine)]
+    return rows[0].get("choice") if rows else None
+
+
+def run_cell(
+    bench: Workbench, cell: Cell, seeds: Sequence[int], choice: str | None = None
+) -> list[Row]:
     """Fit the seeds of one cell, first making the representation where it is not there."""
     embedded, score, uncertainty = None, None, None
     if cell.representation in LEARNED:
@@ -171,6 +180,7 @@ def run_cell(bench: Workbench, cell: Cell, seeds: Sequence[int]) -> list[Row]:
         bench.scale,
         bench.device,
         cell.setting,
+        choice,
     )
     return [{**asdict(cell), "uncertainty": score, **row} for row in scored]
 

@@ -1,7 +1,8 @@
-"""What "ours" changes in the paper's settings: the tries, and for each dataset the one that won.
+"""What "ours" changes in the paper's settings: what is worth a try, and what was found.
 
-A try is judged on validation rows (``varjepa reproduce tries``, results/tries.json); a test holds
-``OURS`` and that file together. Test rows take no part.
+A try is judged on validation rows (``varjepa reproduce tries``); labels of test rows take no part.
+``OURS`` has for each dataset the best of those that have been run (results/tries.json, of which the
+reproduction page says how many they are); a test holds the two together.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def whole(epochs: int) -> Changes:
 
 
 def tries(dataset: str) -> dict[str, Changes]:
-    """Everything that was tried on a dataset, in the order in which it is run.
+    """What is worth a try on a dataset, in the order in which it is run.
 
     Most change one thing of ``base``; the last keeps everything of the paper's but the rule for the
     moment.
@@ -93,7 +94,7 @@ OURS: Mapping[str, str] = {
     "mnist": "small",
     "sim": "narrow, fast",
 }
-"""the try that stays, by the mean accuracy on validation rows (``tries.best_tries``)"""
+"""the best so far by the mean accuracy on validation rows (``tries.best_tries``)"""
 
 
 def our_changes(dataset: str) -> Changes:

@@ -1,35 +1,39 @@
 """How "ours" was found: every try judged on validation rows.
 
-    varjepa reproduce tries --out DIR [--datasets …]      a minute a try on one H200, MNIST's more
+    varjepa reproduce tries --out DIR [--datasets …]   1 to 4 minutes a try on an H200 with others
 
 A try is a training with other settings (``our_settings.tries``). Predictors are fitted on its
 embeddings with seven eighths of the training rows, stop by the last eighth, and are judged on the
-validation rows; these also choose the uncertainty. Test rows take no part. The try with the highest
-accuracy over predictors and coverages is what "ours" is for that dataset.
+validation rows; these also choose the uncertainty. Labels of test rows take no part. The try with
+the highest accuracy over predictors and coverages is what "ours" is for that dataset; its training
+is the one of the downstream study.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from varjepa.datasets.catalogue import DATASETS
-from varjepa.downstream import PREDICTORS, fit_seeds
+from varjepa.downstream import FIGURE_PROBE, PREDICTORS, fit_seeds
 from varjepa.environment import describe_environment
 from varjepa.evaluation.ambiguity import auroc_of_ambiguous, spearman
 from varjepa.evaluation.classification import COVERAGES, classification_by_coverage
 from varjepa.experiments.cells import (
+    STOPPING_SHARE,
     choose_score,
     fit_options,
     judging_split,
     predictor_settings,
     seeds_of,
 )
-from varjepa.experiments.embeddings import Say
-from varjepa.experiments.our_settings import tries
+from varjepa.experiments.downstream import learn
+from varjepa.experiments.embeddings import Embedded, Say
+from varjepa.experiments.names import known
+from varjepa.experiments.our_settings import OURS, tries
 from varjepa.experiments.pretraining import FULL, Pretraining, Scale, pretraining
 from varjepa.experiments.representations import Workbench
 from varjepa.experiments.results import Layout, ResultFile, Row, plain
@@ -64,10 +68,16 @@ def judge_tries(
         found = open_tries(folder, plan.scale)
         for dataset in plan.datasets:
             bench = Workbench(folder, dataset, plan.scale, device, say)
-            for name in tries(dataset) if plan.names is None else plan.names:
+            every = list(tries(dataset))
+            for name in known("try", plan.names or every, every):
                 about = {"dataset": dataset, "try": name}
-                if not found.has(**about):
-                    rows = [{**about, **row} for row in judge(bench, name, plan.runs)]
+                seeds = {predictor: seeds_of(predictor, plan.runs) for predictor in judges(dataset)}
+                if not all(
+                    found.has(**about, predictor=predictor, seed=seed)
+                    for predictor, several in seeds.items()
+                    for seed in several
+                ):
+                    rows = [{**about, **row} for row in judge(bench, name, seeds)]
                     found.add(rows)
                     say(_spoken(rows))
     return found
@@ -80,6 +90,9 @@ def open_tries(folder: Path, scale: Scale) -> ResultFile:
         return {
             "pretraining": plain(try_spec(row["dataset"], row["try"], scale)),
             "split_seed": SPLIT_SEED,
+            "standardise": True,
+            "stopping_share": STOPPING_SHARE,
+            "probe": plain(FIGURE_PROBE),
             **predictor_settings(row["predictor"], row["dataset"], scale),
         }
 
@@ -93,12 +106,24 @@ def try_spec(dataset: str, name: str, scale: Scale) -> Pretraining:
     return pretraining(dataset, "var_t_jepa", "paper", scale, changes=tries(dataset)[name])
 
 
-def judge(bench: Workbench, name: str, runs: int) -> list[Row]:
-    """Accuracies on the validation rows, by predictor, seed and coverage."""
-    data, split = bench.data, bench.split
+def judges(dataset: str) -> list[str]:
+    """The predictors that a dataset's tries are judged by."""
+    return [p for p in JUDGES if PREDICTORS[p].body or dataset not in WITHOUT_TREES]
+
+
+def embed_try(bench: Workbench, name: str) -> Embedded:
+    """The embeddings of a try; of the one that is "ours", the downstream study's."""
+    if name == OURS[bench.dataset]:
+        return learn(bench, "var_t_jepa", "ours", 0)
     slug = "".join(c if c.isalnum() else "-" for c in name)
     spec = try_spec(bench.dataset, name, bench.scale)
-    embedded = bench.embedded(f"{bench.dataset}-try-{slug}", spec)
+    return bench.embedded(f"{bench.dataset}-try-{slug}", spec)
+
+
+def judge(bench: Workbench, name: str, seeds: Mapping[str, Sequence[int]]) -> list[Row]:
+    """Accuracies on the validation rows, by predictor, seed and coverage."""
+    data, split = bench.data, bench.split
+    embedded = embed_try(bench, name)
     score = choose_score(embedded, data, split, bench.device)
     unsure = embedded.scores[score][split.validation]
     truth = None if data.ambiguity is None else data.ambiguity[split.validation]
@@ -112,20 +137,17 @@ def judge(bench: Workbench, name: str, runs: int) -> list[Row]:
     }
     inputs = bench.inputs("var_t_jepa", embedded, standardise=True)
     found: list[Row] = []
-    for predictor in JUDGES:
+    for predictor, several in seeds.items():
         kind = PREDICTORS[predictor]
-        if kind.body is None and bench.dataset in WITHOUT_TREES:
-            continue
-        seeds = seeds_of(predictor, runs)
         options = fit_options(kind, bench.scale, bench.device)
-        said = fit_seeds(kind, inputs, data.label, judging_split(split), seeds, options).labels()
+        said = fit_seeds(kind, inputs, data.label, judging_split(split), several, options).labels()
         origin = {"environment": describe_environment(options.device)}
         found += [
             {
                 "predictor": predictor, "seed": seed, "coverage": scores.coverage,
                 "accuracy": round(scores.accuracy, 6), **about, **origin,
             }
-            for seed, labels in zip(seeds, said, strict=True)
+            for seed, labels in zip(several, said, strict=True)
             for scores in classification_by_coverage(data.label[split.validation], labels, unsure)
         ]  # fmt: skip
     return found

@@ -76,11 +76,19 @@ COMBINED = ("combined", "combined with ensemble")
 """latent scores with the classifier's confidence and the probe's doubt; these with the doubts of
 dropout and ensemble as well"""
 DOUBTS = {f"{name} doubt": name for name in ("probe", "mc dropout", "deep ensemble")}
-"""what others than the shared classifier give to all classes but its answer"""
+"""what each gives to all classes but the answer of the shared classifier"""
 BOUNDS = ("random", "oracle")
 
 TOLD = "told u"
 """the one score of the arrangement "bound"; where there is a true ambiguity"""
+
+_ALONE = (*(f"{kind} {usual_aggregate(kind)}" for kind in KINDS), *OWN, "probe doubt")
+
+COMBINED_PARTS: Mapping[str, tuple[str, ...]] = {
+    COMBINED[0]: _ALONE,
+    COMBINED[1]: (*_ALONE, "mc dropout doubt", "deep ensemble", "deep ensemble doubt"),
+}
+"""what each is combined from"""
 
 SHARED_SCORES = (*SCORES, *POSTHOC, *OWN, *DOUBTS, *COMBINED, *BOUNDS)
 PAPER_SCORES = (LATENT, *POSTHOC)
@@ -172,6 +180,7 @@ def open_uncertainty(folder: Path, scale: Scale) -> tuple[ResultFile, ResultFile
             "probe": plain(FIGURE_PROBE),
             "members": MEMBERS,
             "passes": PASSES,
+            "combined": {name: list(parts) for name, parts in COMBINED_PARTS.items()},
         }
 
     about = ("dataset", "setting", "embedding_seed")
@@ -298,19 +307,13 @@ class Study:
 
 def combine(held_out: Judged, test: Judged) -> dict[str, Floats]:
     """The combined scores of the test rows, learned from the validation rows' errors."""
-    latent = [" ".join((kind, usual_aggregate(kind))) for kind in KINDS]
-    alone = [*latent, *OWN, "probe doubt"]
-    parts: Mapping[str, Sequence[str]] = {
-        COMBINED[0]: alone,
-        COMBINED[1]: [*alone, "mc dropout doubt", "deep ensemble", "deep ensemble doubt"],
-    }
 
     def columns(judged: Judged, names: Sequence[str]) -> Floats:
         return np.stack([judged.scores[name] for name in names], axis=1)
 
     return {
         title: fit_combined_score(columns(held_out, names), held_out.wrong)(columns(test, names))
-        for title, names in parts.items()
+        for title, names in COMBINED_PARTS.items()
     }
 
 

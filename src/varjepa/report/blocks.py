@@ -71,7 +71,7 @@ def known_rows(found: Mapping[str, FoundFile]) -> Rows:
         "setting": SETTINGS,
         "variant": SIMULATION_VARIANTS,
         "table": SENSITIVITY,
-        "uncertainty": {*SCORES, None},
+        "uncertainty": (*SCORES, None),
     }
 
     def named(name: str) -> list[Row]:

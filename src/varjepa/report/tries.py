@@ -9,7 +9,7 @@ from varjepa.evaluation.classification import COVERAGES
 from varjepa.experiments.our_settings import OURS, tries
 from varjepa.experiments.results import Row
 from varjepa.experiments.tries import mean_accuracy, rows_of
-from varjepa.report.beside import header, line, short
+from varjepa.report.beside import MISSING, header, line, short
 
 
 def tries_table(rows: Sequence[Row]) -> list[str]:
@@ -24,7 +24,7 @@ def tries_table(rows: Sequence[Row]) -> list[str]:
     titles = ["dataset", "try", "mean", *coverages, "by", "Spearman with u", "epoch kept"]
     return [
         "Accuracy on validation rows, mean over the predictors that are fast and their seeds; by: "
-        "the uncertainty that these rows prefer. In bold what is taken.",
+        f"the uncertainty that these rows prefer. In bold what is taken. {_count(rows)}",
         "",
         *header(titles),
         *lines,
@@ -32,7 +32,8 @@ def tries_table(rows: Sequence[Row]) -> list[str]:
 
 
 def _line(dataset: str, name: str, rows: Sequence[Row]) -> str:
-    means = [mean_accuracy([r for r in rows if r["coverage"] == c]) for c in COVERAGES]
+    by_coverage = [[r for r in rows if r["coverage"] == c] for c in COVERAGES]
+    means = [short(mean_accuracy(some)) if some else MISSING for some in by_coverage]
     first = rows[0]
     told = "–" if first["spearman"] is None else short(first["spearman"])
     return line(
@@ -40,9 +41,15 @@ def _line(dataset: str, name: str, rows: Sequence[Row]) -> str:
             dataset,
             f"**{name}**" if OURS[dataset] == name else name,
             short(mean_accuracy(rows), 4),
-            *map(short, means),
+            *means,
             first["uncertainty"],
             told,
             str(first["best_epoch"]),
         ]
     )
+
+
+def _count(rows: Sequence[Row]) -> str:
+    run = {(row["dataset"], row["try"]) for row in rows}
+    worth = {(dataset, name) for dataset in DATASETS for name in tries(dataset)}
+    return f"{len(run & worth)} of {len(worth)} tries have been run."

@@ -174,8 +174,8 @@ def test_tries_stand_in_the_order_of_their_accuracy(tmp_path: Path) -> None:
     chosen, other = OURS["sim"], next(n for n in tries("sim") if n != OURS["sim"])
     write(tmp_path, "tries.json", try_rows(other, 0.8) + try_rows(chosen, 0.9))
     lines = blocks_of(tmp_path)["tries"].splitlines()[-2:]
-    assert lines[0].startswith(f"| sim | **{chosen}** | .9000 | .900 |")
-    assert lines[1].startswith(f"| sim | {other} | .8000 | .800 |")
+    assert lines[0].startswith(f"| sim | {chosen} | ✓ | .9000 | .900 |")
+    assert lines[1].startswith(f"| sim | {other} |  | .8000 | .800 |")
     assert lines[1].endswith("| nll mean | .400 | 15 |")
     write(tmp_path, "tries.json", [{**r, "uncertainty": "|"} for r in try_rows()])
     assert "| sim |" not in blocks_of(tmp_path)["tries"]

@@ -229,9 +229,9 @@ def test_what_is_not_there_is_named_with_its_command(tmp_path: Path) -> None:
     folder = tmp_path / "my results"
     write(folder, "downstream.json", downstream_rows())
     text = " ".join(Reader(render_study_page(folder)).text)
-    for study in ("simulation", "uncertainty", "sensitivity", "labels", "defaults"):
+    for study in ("simulation", "uncertainty", "sensitivity", "labels", "tries", "defaults"):
         assert f"varjepa reproduce {study} --out '{folder}'" in text
-    assert text.count("not run yet") == 5
+    assert text.count("not run yet") == 6
     assert text.count("Not run yet.") == 5
     assert "502 cells are missing" in text
     # hand-made rows have no settings: whoever reads the page must know

@@ -28,7 +28,7 @@ from varjepa.report.sensitivity import sensitivity_tables
 from varjepa.report.simulation import simulation_table
 from varjepa.report.study_files import FoundFile
 from varjepa.report.trainings import embedding_table, training_table
-from varjepa.report.tries import tries_table
+from varjepa.report.tries import TRIES_TITLE, tries_table
 from varjepa.report.uncertainty import uncertainty_tables
 from varjepa.report.words import TITLES
 
@@ -199,10 +199,9 @@ def _labels(rows: Rows) -> list[str]:
 
 
 def _tries(rows: Rows) -> list[str]:
-    title = 'How "ours" was found'
     if not rows.tries:
-        return _not_run(title, "tries")
-    return [f"## {title}", "", *tries_table(rows.tries)]
+        return _not_run(TRIES_TITLE, "tries")
+    return [f"## {TRIES_TITLE}", "", *tries_table(rows.tries)]
 
 
 def _cost(rows: Rows) -> list[str]:

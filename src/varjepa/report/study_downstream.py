@@ -10,6 +10,7 @@ from varjepa.datasets.catalogue import DATASETS
 from varjepa.evaluation.classification import COVERAGES
 from varjepa.experiments.downstream import is_ranked
 from varjepa.experiments.downstream_findings import downstream_findings
+from varjepa.experiments.embeddings import SCORES
 from varjepa.experiments.representations import REPRESENTATIONS
 from varjepa.experiments.results import Row
 from varjepa.experiments.summaries import group, summarise
@@ -37,6 +38,7 @@ from varjepa.report.study_cells import (
 )
 from varjepa.report.study_markdown import table_of_markdown
 from varjepa.report.trainings import embedding_table, training_table
+from varjepa.report.tries import TRIES_TITLE, tries_table
 from varjepa.report.words import TITLES
 
 DOWNSTREAM_TITLE = "Downstream predictors (Section 4.2, Appendix B.1)"
@@ -182,3 +184,10 @@ def labels_section(rows: Sequence[Row], remarks: Sequence[str]) -> Section:
     tables = [*table_of_markdown(gain_table(known)), *table_of_markdown(curve_table(known))]
     shown = [replace(table, is_open=number == 0) for number, table in enumerate(tables)]
     return Section("labels", LABELS_TITLE, WORDS, remarks, tables=shown)
+
+
+def tries_section(rows: Sequence[Row], remarks: Sequence[str]) -> Section:
+    """How the settings that are called ours did on validation rows."""
+    known = [row for row in rows if row["dataset"] in DATASETS and row["uncertainty"] in SCORES]
+    tables = table_of_markdown(tries_table(known), "Tries")
+    return Section("tries", TRIES_TITLE, "", remarks, tables=tables)

@@ -26,6 +26,7 @@ from varjepa.report.study_downstream import (
     downstream_section,
     labels_section,
     sensitivity_section,
+    tries_section,
 )
 from varjepa.report.study_files import FoundFile, read_results
 from varjepa.report.study_simulation import TITLE as SIMULATION_TITLE
@@ -36,6 +37,7 @@ from varjepa.report.study_uncertainty import (
     defaults_section,
     uncertainty_section,
 )
+from varjepa.report.tries import TRIES_TITLE
 
 STUDIES = {
     "simulation": SIMULATION_TITLE,
@@ -43,6 +45,7 @@ STUDIES = {
     "uncertainty": UNCERTAINTY_TITLE,
     "sensitivity": SENSITIVITY_TITLE,
     "labels": LABELS_TITLE,
+    "tries": TRIES_TITLE,
     "defaults": DEFAULTS_TITLE,
 }
 
@@ -105,6 +108,7 @@ def build_sections(found: Mapping[str, FoundFile]) -> list[Section]:
         ),
         sensitivity_section(rows("sensitivity.json"), remarks("sensitivity")),
         labels_section(rows("low_labels.json"), remarks("labels")),
+        tries_section(rows("tries.json"), remarks("tries")),
         defaults_section(rows("defaults.json"), remarks("defaults")),
     ]
     ran = {file.kind.study for file in found.values()}

@@ -9,7 +9,9 @@ from varjepa.evaluation.classification import COVERAGES
 from varjepa.experiments.our_settings import OURS, tries
 from varjepa.experiments.results import Row
 from varjepa.experiments.tries import mean_accuracy, rows_of
-from varjepa.report.beside import MISSING, header, line, short
+from varjepa.report.beside import MARKS, MISSING, header, line, short
+
+TRIES_TITLE = 'How "ours" was found'
 
 
 def tries_table(rows: Sequence[Row]) -> list[str]:
@@ -21,10 +23,10 @@ def tries_table(rows: Sequence[Row]) -> list[str]:
         best_first = sorted(there, key=lambda name: -mean_accuracy(there[name]))
         lines += [_line(dataset, name, there[name]) for name in best_first]
     coverages = [f"{c:.0%}" for c in COVERAGES]
-    titles = ["dataset", "try", "mean", *coverages, "by", "Spearman with u", "epoch kept"]
+    titles = ["dataset", "try", "", "mean", *coverages, "by", "Spearman with u", "epoch kept"]
     return [
         "Accuracy on validation rows, mean over the predictors that are fast and their seeds; by: "
-        f"the uncertainty that these rows prefer. In bold what is taken. {_count(rows)}",
+        f"the uncertainty that these rows prefer. What is taken is marked. {_count(rows)}",
         "",
         *header(titles),
         *lines,
@@ -39,7 +41,8 @@ def _line(dataset: str, name: str, rows: Sequence[Row]) -> str:
     return line(
         [
             dataset,
-            f"**{name}**" if OURS[dataset] == name else name,
+            name,
+            MARKS[True] if OURS[dataset] == name else "",
             short(mean_accuracy(rows), 4),
             *means,
             first["uncertainty"],

@@ -20,3 +20,13 @@ def known_datasets(names: Sequence[str]) -> list[str]:
     """Datasets by name or by the paper's abbreviation, in the paper's order."""
     asked = {dataset_info(name).name for name in names}
     return [name for name in DATASETS if name in asked]
+
+
+def file_name(words: str) -> str:
+    """Words as part of a file's name.
+
+    Examples:
+        >>> file_name("High KL + low recon.")
+        'High-KL---low-recon-'
+    """
+    return "".join(c if c.isalnum() else "-" for c in words)

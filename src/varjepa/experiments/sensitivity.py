@@ -17,6 +17,7 @@ from varjepa.evaluation.classification import COVERAGES
 from varjepa.experiments.cells import predictor_settings, score_cell, seeds_of
 from varjepa.experiments.downstream import embedding_name
 from varjepa.experiments.embeddings import Say
+from varjepa.experiments.names import file_name
 from varjepa.experiments.pretraining import FULL, Pretraining, Scale, pretraining
 from varjepa.experiments.representations import Workbench
 from varjepa.experiments.results import Layout, ResultFile, Row, plain
@@ -100,8 +101,7 @@ def run_cell(
 ) -> list[Row]:
     """Fit the seeds of one cell, first training the column's representation."""
     spec = column_spec(table, column, bench.scale)
-    slug = "".join(c if c.isalnum() else "-" for c in column.lower())
-    setting = f"{table}-{slug}" if SENSITIVITY[table][column] else "paper"
+    setting = f"{table}-{file_name(column.lower())}" if SENSITIVITY[table][column] else "paper"
     embedded = bench.embedded(embedding_name(bench.dataset, setting, spec), spec)
     scored = score_cell(
         predictor,

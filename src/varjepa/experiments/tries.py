@@ -32,7 +32,7 @@ from varjepa.experiments.cells import (
 )
 from varjepa.experiments.downstream import learn
 from varjepa.experiments.embeddings import Embedded, Say
-from varjepa.experiments.names import known
+from varjepa.experiments.names import file_name, known
 from varjepa.experiments.our_settings import OURS, tries
 from varjepa.experiments.pretraining import FULL, Pretraining, Scale, pretraining
 from varjepa.experiments.representations import Workbench
@@ -45,7 +45,7 @@ FILE = "tries.json"
 JUDGES = ("mlp", "dcn_v2", "resnet", "xgboost")
 """the predictors that are fast"""
 WITHOUT_TREES = ("mnist",)
-"""whose 50,176 columns take trees an hour"""
+"""whose 50,176 columns take trees too long"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +115,8 @@ def embed_try(bench: Workbench, name: str) -> Embedded:
     """The embeddings of a try; of the one that is "ours", the downstream study's."""
     if name == OURS[bench.dataset]:
         return learn(bench, "var_t_jepa", "ours", 0)
-    slug = "".join(c if c.isalnum() else "-" for c in name)
     spec = try_spec(bench.dataset, name, bench.scale)
-    return bench.embedded(f"{bench.dataset}-try-{slug}", spec)
+    return bench.embedded(f"{bench.dataset}-try-{file_name(name)}", spec)
 
 
 def judge(bench: Workbench, name: str, seeds: Mapping[str, Sequence[int]]) -> list[Row]:

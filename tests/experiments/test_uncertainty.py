@@ -26,10 +26,12 @@ from varjepa.downstream import RawFeatures
 from varjepa.evaluation.ambiguity import spearman
 from varjepa.evaluation.selective import aurc
 from varjepa.experiments import uncertainty as study
+from varjepa.experiments import uncertainty_scores as scores
 from varjepa.experiments.ambiguity_bound import told_ambiguity
 from varjepa.experiments.embeddings import SCORES
 from varjepa.experiments.example_images import example_images
-from varjepa.experiments.uncertainty import Judged, UncertaintyPlan
+from varjepa.experiments.uncertainty import UncertaintyPlan
+from varjepa.experiments.uncertainty_scores import Judged
 
 # trained for an epoch or two
 pytestmark = pytest.mark.filterwarnings("ignore:the latents have collapsed")
@@ -49,9 +51,9 @@ def test_every_score_is_there_in_both_arrangements(finished: Path) -> None:
     for setting in ("paper", "ours"):
         rows = [row for row in table.rows if row["setting"] == setting]
         shared = [row for row in rows if row["arrangement"] == "shared"]
-        assert sorted(r["score"] for r in shared) == sorted(study.SHARED_SCORES)
+        assert sorted(r["score"] for r in shared) == sorted(scores.SHARED_SCORES)
         paper = {r["score"]: r for r in rows if r["arrangement"] == "paper"}
-        assert set(paper) == set(study.PAPER_SCORES)
+        assert set(paper) == set(scores.PAPER_SCORES)
         assert len({r["error_rate"] for r in shared}) == 1
         by_probe = ("latent", "probe entropy", "probe msp")
         assert len({paper[name]["error_rate"] for name in by_probe}) == 1
@@ -73,7 +75,7 @@ def test_the_bound_is_there_once_per_setting(finished: Path) -> None:
     table, _ = study.open_uncertainty(finished, TINY)
     bounds = [row for row in table.rows if row["arrangement"] == "bound"]
     assert [row["setting"] for row in bounds] == ["ours", "paper"]
-    assert {row["score"] for row in bounds} == {study.TOLD}
+    assert {row["score"] for row in bounds} == {scores.TOLD}
 
 
 def test_who_is_told_the_ambiguity_finds_it_in_the_columns_that_have_it() -> None:
@@ -124,14 +126,14 @@ def test_combined_scores_learn_from_validation_rows() -> None:
     rng = np.random.default_rng(0)
 
     def judged(rows: int) -> Judged:
-        names = (*SCORES, *study.POSTHOC, *study.OWN, *study.DOUBTS)
-        scores = {name: rng.normal(size=rows) for name in names}
-        chance = 1 / (1 + np.exp(2 - 2 * scores["nll mean"] - 2 * scores["own msp"]))
-        return Judged(scores, (rng.random(rows) < chance).astype(float))
+        names = (*SCORES, *scores.POSTHOC, *scores.OWN, *scores.DOUBTS)
+        drawn = {name: rng.normal(size=rows) for name in names}
+        chance = 1 / (1 + np.exp(2 - 2 * drawn["nll mean"] - 2 * drawn["own msp"]))
+        return Judged(drawn, (rng.random(rows) < chance).astype(float))
 
     held_out, test = judged(2000), judged(4000)
-    found = study.combine(held_out, test)
-    assert set(found) == set(study.COMBINED)
+    found = scores.combine(held_out, test)
+    assert set(found) == set(scores.COMBINED)
     best = min(aurc(test.wrong, score) for score in test.scores.values())
     for score in found.values():
         assert aurc(test.wrong, score) < 0.9 * best

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from varjepa.experiments.uncertainty import DOUBTS, OWN, POSTHOC
 from varjepa.experiments.uncertainty_findings import uncertainty_findings
+from varjepa.experiments.uncertainty_scores import DOUBTS, OWN, POSTHOC
 
 Row = dict[str, Any]
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from varjepa.experiments.summaries import Summary, deviations
-from varjepa.experiments.uncertainty import PAPER_SCORES, SHARED_SCORES, TOLD
+from varjepa.experiments.uncertainty_scores import PAPER_SCORES, SHARED_SCORES, TOLD
 from varjepa.report.beside import beside, short
 from varjepa.report.downstream import downstream_report
 from varjepa.report.sensitivity import sensitivity_report

@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from varjepa.downstream import FIGURE_PROBE, PREDICTORS, Inputs, Tokens
 from varjepa.environment import describe_environment
 from varjepa.evaluation.ambiguity import auroc_of_ambiguous, spearman
-from varjepa.evaluation.combination import fit_combined_score
 from varjepa.evaluation.posthoc import (
     chance_of_another,
     mean_probabilities,
@@ -52,8 +51,16 @@ from varjepa.experiments.pretraining import FULL, Scale, pretraining
 from varjepa.experiments.representations import Workbench
 from varjepa.experiments.results import Layout, ResultFile, Row, plain
 from varjepa.experiments.tabular_settings import Setting
+from varjepa.experiments.uncertainty_scores import (
+    COMBINED_PARTS,
+    DOUBTS,
+    LATENT,
+    PAPER_SCORES,
+    TOLD,
+    Judged,
+    combine,
+)
 from varjepa.files import make_folder, only_writer
-from varjepa.models.var_t_jepa.scoring import KINDS, usual_aggregate
 
 FILE = "uncertainty.json"
 ROWS_FILE = "uncertainty_rows.json"
@@ -65,33 +72,6 @@ MEMBERS = 5
 """perceptrons of an ensemble"""
 PASSES = 20
 """of Monte Carlo dropout"""
-
-LATENT = "latent"
-"""the paper's row: the latent score that the setting ranks by"""
-POSTHOC = ("probe entropy", "probe msp", "mc dropout", "deep ensemble")
-"""the paper's baselines"""
-OWN = ("own entropy", "own msp")
-"""of the shared classifier"""
-COMBINED = ("combined", "combined with ensemble")
-"""latent scores with the classifier's confidence and the probe's doubt; these with the doubts of
-dropout and ensemble as well"""
-DOUBTS = {f"{name} doubt": name for name in ("probe", "mc dropout", "deep ensemble")}
-"""what each gives to all classes but the answer of the shared classifier"""
-BOUNDS = ("random", "oracle")
-
-TOLD = "told u"
-"""the one score of the arrangement "bound"; where there is a true ambiguity"""
-
-_ALONE = (*(f"{kind} {usual_aggregate(kind)}" for kind in KINDS), *OWN, "probe doubt")
-
-COMBINED_PARTS: Mapping[str, tuple[str, ...]] = {
-    COMBINED[0]: _ALONE,
-    COMBINED[1]: (*_ALONE, "mc dropout doubt", "deep ensemble", "deep ensemble doubt"),
-}
-"""what each is combined from"""
-
-SHARED_SCORES = (*SCORES, *POSTHOC, *OWN, *DOUBTS, *COMBINED, *BOUNDS)
-PAPER_SCORES = (LATENT, *POSTHOC)
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -107,14 +87,6 @@ class UncertaintyPlan:
     """ensembles, each with a shared classifier"""
     embeddings: int = 1
     scale: Scale = FULL
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """Scores of some rows, with the mistakes of one classifier on them."""
-
-    scores: Mapping[str, Floats]
-    wrong: Floats
 
 
 def reproduce_uncertainty(
@@ -303,18 +275,6 @@ class Study:
             **{key: _round(value) for key, value in found.items()},
             **origin,
         }
-
-
-def combine(held_out: Judged, test: Judged) -> dict[str, Floats]:
-    """The combined scores of the test rows, learned from the validation rows' errors."""
-
-    def columns(judged: Judged, names: Sequence[str]) -> Floats:
-        return np.stack([judged.scores[name] for name in names], axis=1)
-
-    return {
-        title: fit_combined_score(columns(held_out, names), held_out.wrong)(columns(test, names))
-        for title, names in COMBINED_PARTS.items()
-    }
 
 
 def _round(value: float) -> float | None:

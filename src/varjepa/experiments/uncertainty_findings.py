@@ -11,7 +11,7 @@ from varjepa.experiments.findings import Finding
 from varjepa.experiments.results import Row
 from varjepa.experiments.summaries import group
 from varjepa.experiments.tabular_paper import uncertainty_paper_value
-from varjepa.experiments.uncertainty import COMBINED, DOUBTS, LATENT, OWN, POSTHOC
+from varjepa.experiments.uncertainty_scores import COMBINED, DOUBTS, LATENT, OWN, POSTHOC
 
 PAPER_DATASETS = ("mnist", "sim")
 

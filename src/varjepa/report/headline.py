@@ -20,13 +20,13 @@ from varjepa.experiments.simulation_findings import count_agreeing, findings
 from varjepa.experiments.summaries import group
 from varjepa.experiments.tabular_paper import PAPER_PREDICTORS, uncertainty_paper_value
 from varjepa.experiments.tabular_settings import SETTINGS
-from varjepa.experiments.uncertainty import COMBINED, LATENT
 from varjepa.experiments.uncertainty_findings import (
     PAPER_DATASETS,
     ambiguity_score,
     best_of,
     metric_mean,
 )
+from varjepa.experiments.uncertainty_scores import COMBINED, LATENT
 from varjepa.report.beside import MISSING, header, line, short
 from varjepa.report.words import TITLES
 

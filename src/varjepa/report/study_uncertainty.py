@@ -12,8 +12,8 @@ from varjepa.experiments.results import Row
 from varjepa.experiments.summaries import Summary, group
 from varjepa.experiments.tabular_paper import downstream_paper_value, uncertainty_paper_value
 from varjepa.experiments.tabular_settings import SETTINGS
-from varjepa.experiments.uncertainty import LATENT, PAPER_SCORES, SHARED_SCORES
 from varjepa.experiments.uncertainty_findings import PAPER_DATASETS, uncertainty_findings
+from varjepa.experiments.uncertainty_scores import LATENT, PAPER_SCORES, SHARED_SCORES
 from varjepa.report.charts import inline
 from varjepa.report.defaults import defaults_table
 from varjepa.report.page import shorten

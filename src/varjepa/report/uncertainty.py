@@ -11,8 +11,8 @@ from varjepa.experiments.results import Row
 from varjepa.experiments.summaries import group
 from varjepa.experiments.tabular_paper import uncertainty_paper_value
 from varjepa.experiments.tabular_settings import SETTINGS
-from varjepa.experiments.uncertainty import LATENT, PAPER_SCORES, SHARED_SCORES, TOLD
 from varjepa.experiments.uncertainty_findings import PAPER_DATASETS, uncertainty_findings
+from varjepa.experiments.uncertainty_scores import LATENT, PAPER_SCORES, SHARED_SCORES, TOLD
 from varjepa.files import write_text
 from varjepa.report.beside import MISSING, finding_lines, header, line, short
 from varjepa.report.uncertainty_figures import draw_corruption, draw_uncertainty

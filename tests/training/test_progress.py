@@ -30,7 +30,10 @@ def stderr(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
 
     monkeypatch.setattr(progress, "Console", console)
     yield screen
-    assert not [t for t in threading.enumerate() if "Refresh" in type(t).__name__]
+    drawing = [t for t in threading.enumerate() if "Refresh" in type(t).__name__]
+    for thread in drawing:  # has been told to end, which may take it a moment
+        thread.join(timeout=5)
+    assert not [thread for thread in drawing if thread.is_alive()]
 
 
 def blocks() -> Iterator[pa.Table]:

@@ -48,11 +48,11 @@ def test_only_ours_has_a_choice() -> None:
         assert len(choices_of(predictor, "adult", "paper")) == 1
         assert len(choices_of(predictor, "adult", "ours")) == len(CHOICES[predictor]) > 1
     assert list(choices_of("mlp", None, "ours")) == ["default"]  # raw columns need no adapter
-    assert len(choices_of("xgboost", None, "ours")) == 3
-    assert list(choices_of("xgboost", "mnist", "ours")) == ["depth 3, rate .3"]
+    assert len(choices_of("xgboost", None, "ours")) == 4
+    assert list(choices_of("xgboost", "mnist", "ours")) == ["depth 3, rate .3", "depth 6, rate .3"]
     assert list(choices_of("mlp", "mnist", "ours")) == ["column"]
     assert list(choices_of("mlp", "mnist", "paper")) == ["default"]
-    assert list(choices_of("dcn_v2", "adult", "ours")) == ["default"]
+    assert not any("adapter" in change for change in choices_of("xgboost", None, "ours").values())
 
 
 def test_the_first_choice_is_the_paper_s() -> None:
@@ -64,7 +64,7 @@ def test_the_first_choice_is_the_paper_s() -> None:
 
 def test_a_choice_is_part_of_the_settings() -> None:
     paper, ours = (predictor_settings("xgboost", "adult", FULL, s) for s in SETTINGS)
-    assert (paper["trees"], len(ours["trees"])) == (None, 3)
+    assert (paper["trees"], len(ours["trees"])) == (None, 4)
     paper, ours = (predictor_settings("mlp", "adult", FULL, s) for s in SETTINGS)
     assert (paper["adapter"], ours["adapter"]) == ("linear", ["linear", "flat"])
     assert predictor_settings("mlp", None, FULL, "ours")["adapter"] is None

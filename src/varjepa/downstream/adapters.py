@@ -7,6 +7,8 @@
 ``flat``    D·d numeric columns
 ``tokens``  D tokens, for the predictors that work on tokens
 ``mean``    the mean over tokens, d numeric columns
+``components``  the first principal components of each column's tokens, for trees (components.py,
+            results/tree-components.json)
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Literal, get_args
 
 from varjepa.errors import InputError
 
-Adapter = Literal["linear", "column", "flat", "tokens", "mean"]
+Adapter = Literal["linear", "column", "flat", "tokens", "mean", "components"]
 
 ADAPTERS: dict[str, tuple[Adapter, ...]] = {
     "linear_probe": ("flat", "linear", "mean"),
@@ -24,7 +26,7 @@ ADAPTERS: dict[str, tuple[Adapter, ...]] = {
     "resnet": ("flat", "linear", "column", "mean"),
     "autoint": ("tokens", "linear", "column", "mean"),
     "ft_transformer": ("linear", "column", "tokens", "mean"),
-    "xgboost": ("flat", "mean"),
+    "xgboost": ("flat", "components", "mean"),
 }
 """Which adapters a predictor takes. A token for every one of D·d numbers would be no adapter."""
 

@@ -9,11 +9,9 @@ import torch
 from torch import Tensor
 
 from varjepa.downstream.adapters import Adapter
+from varjepa.downstream.components import TokenComponents
 from varjepa.downstream.encoding import RawEncoder, RawForm, RawScaling
-from varjepa.downstream.inputs import Index, Inputs
-
-BLOCK = 512
-"""Rows converted to float32 at a time where all rows are walked through."""
+from varjepa.downstream.inputs import BLOCK, Index, Inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +93,13 @@ class InputEncoder:
     def fit(self, inputs: Inputs, train: Index) -> InputEncoder:
         if inputs.raw is not None:
             self.raw.fit(inputs.raw.rows(train))
-        self.moments = None
-        if inputs.tokens is not None and inputs.tokens.standardise:
-            self.moments = token_moments(inputs.tokens.values, torch.from_numpy(train))
+        self.moments = self.components = None
+        if inputs.tokens is not None:
+            tokens, rows = inputs.tokens.values, torch.from_numpy(train)
+            if self.adapter == "components":  # of the tokens as they are
+                self.components = TokenComponents.fit(tokens, rows)
+            elif inputs.tokens.standardise:
+                self.moments = token_moments(tokens, rows)
         return self
 
     def transform(self, inputs: Inputs) -> EncodedRows:
@@ -108,7 +110,11 @@ class InputEncoder:
             numeric, codes = torch.from_numpy(matrix.numeric), torch.from_numpy(matrix.codes)
         if inputs.tokens is None:
             return EncodedRows(numeric, codes, None, None)
-        rows = EncodedRows(numeric, codes, inputs.tokens.values, self.moments)
+        tokens = inputs.tokens.values
+        if self.components is not None:
+            numeric = torch.cat([numeric, self.components.transform(tokens)], 1)
+            return EncodedRows(numeric, codes, None, None)
+        rows = EncodedRows(numeric, codes, tokens, self.moments)
         return _averaged(rows) if self.adapter == "mean" else rows
 
     def shape(self, rows: EncodedRows) -> InputShape:

@@ -15,6 +15,9 @@ from varjepa.tables.encoded import EncodedTable
 
 Index = NDArray[np.int64]
 
+BLOCK = 512
+"""rows converted to float32 at a time where all rows are walked through"""
+
 
 @dataclass(frozen=True, slots=True)
 class RawFeatures:

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from varjepa.downstream.adapters import Adapter
-from varjepa.downstream.batches import BLOCK, Batch, EncodedRows, InputShape
+from varjepa.downstream.batches import Batch, EncodedRows, InputShape
 from varjepa.downstream.front import FrontEnd
 from varjepa.downstream.graphed import GraphedStep, Step
+from varjepa.downstream.inputs import BLOCK
 from varjepa.downstream.noise import DropoutNoise, draw_noise, dropout_streams
 from varjepa.downstream.registry import Body, TrainingSettings
 from varjepa.downstream.task import Task

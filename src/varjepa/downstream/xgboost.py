@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from varjepa.downstream.batches import BLOCK, EncodedRows
+from varjepa.downstream.batches import EncodedRows
+from varjepa.downstream.inputs import BLOCK
 from varjepa.downstream.optional import require
 from varjepa.downstream.task import Classification, Regression
 

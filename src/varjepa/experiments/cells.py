@@ -41,7 +41,7 @@ STOPPING_SHARE = 8
 
 
 def seeds_of(predictor: str, runs: int) -> list[int]:
-    """Seeds to run; trees draw nothing, so one stands for all."""
+    """Seeds to run; trees are the same for all, so one stands for them."""
     return [0] if PREDICTORS[predictor].body is None else list(range(runs))
 
 
@@ -68,9 +68,14 @@ def choices_of(
     """
     usual = CHOICES.get(predictor, {})
     if embedding_of is None:
-        usual = {name: change for name, change in usual.items() if "adapter" not in change}
+        bare = {name: _without_adapter(change) for name, change in usual.items()}
+        usual = {name: change for name, change in bare.items() if change}
     choices = CHOICES_OF.get(embedding_of or "", {}).get(predictor, usual)
     return dict(choices) if choices and setting == "ours" else {"default": {}}
+
+
+def _without_adapter(change: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in change.items() if key != "adapter"}
 
 
 def predictor_settings(
@@ -81,7 +86,7 @@ def predictor_settings(
     kind = PREDICTORS[predictor]
     options = fit_options(kind, scale, "cpu")
     neural = kind.body is not None and options.training is not None
-    adapters = [change["adapter"] for change in choices.values() if "adapter" in change]
+    adapters = list(dict.fromkeys(c["adapter"] for c in choices.values() if "adapter" in c))
     trees = [plain(change["trees"]) for change in choices.values() if "trees" in change]
     return {
         "adapter": adapters or (DEFAULT_ADAPTER[predictor] if embedding_of else None),

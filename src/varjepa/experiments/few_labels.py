@@ -20,7 +20,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeCV
 
 from varjepa.downstream import Inputs, TrainingSettings
-from varjepa.downstream.batches import BLOCK, InputEncoder
+from varjepa.downstream.batches import InputEncoder
+from varjepa.downstream.inputs import BLOCK
 
 SIZES = (50, 100, 200, 500, 1000)
 """how many training rows have a label, where there are as many"""

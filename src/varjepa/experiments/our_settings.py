@@ -63,12 +63,13 @@ def tries(dataset: str) -> dict[str, Changes]:
     """
     row = PAPER[dataset]
     base = {**LATEST, **WIDE, **heavy(dataset), **whole(LENGTHS[dataset])}
+    quantiles = {**base, "scaling": "quantile"}
     rec = 0.1 * row.alpha_gen
     found: dict[str, Changes] = {
         "base": base,
         "small": {**base, **SMALL},
         "twice as long": {**base, **whole(2 * LENGTHS[dataset])},
-        "columns by quantiles": {**base, "scaling": "quantile"},
+        "columns by quantiles": quantiles,
         "paper's masks": {**base, "context_share": row.context_share},
         "paper's KL": {**base, "alpha_kl_sy": row.alpha_kl_sy},
         "heavier reconstruction": {**base, "alpha_rec": 10 * rec if row.alpha_rec >= rec else rec},
@@ -78,6 +79,9 @@ def tries(dataset: str) -> dict[str, Changes]:
         "deeper predictor": {**base, "predictor_depth": 8},
         "more pooling": {**base, "l_pool": 8},
         "half the batch": {**base, "batch": row.batch // 2},
+        "quantiles, paper's KL": {**quantiles, "alpha_kl_sy": row.alpha_kl_sy},
+        "quantiles, small": {**quantiles, **SMALL},
+        "quantiles, twice as long": {**quantiles, **whole(2 * LENGTHS[dataset])},
         "paper, latest look": LATEST,
     }
     if dataset == "sim":  # needs more steps or larger ones (docs/tabular-log.md)

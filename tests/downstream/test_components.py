@@ -1,0 +1,72 @@
+"""Claims about the principal components of each column's tokens.
+
+1. Where a column's tokens vary in no more directions than are kept, distances between rows stay.
+2. The components of a column are uncorrelated, and the first varies most.
+3. Rows that are not fitted on change nothing, nor do the blocks in which rows are walked through.
+4. Trees learn from them; wide tables get fewer per column.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from varjepa.downstream import FitOptions, Split, Tokens, fit_seeds
+from varjepa.downstream.components import FEWEST, MOST, TokenComponents, components_of
+from varjepa.downstream.inputs import BLOCK
+
+
+def tokens_in_a_plane(n: int, columns: int, width: int, rank: int) -> torch.Tensor:
+    draw = torch.Generator().manual_seed(0)
+    coordinates = torch.randn(n, columns, rank, generator=draw) * torch.tensor([3.0, 1.0][:rank])
+    planes = torch.randn(columns, rank, width, generator=draw)
+    return torch.einsum("ncr,crd->ncd", coordinates, planes) + 5.0
+
+
+def test_distances_stay_where_all_directions_are_kept() -> None:
+    tokens = tokens_in_a_plane(BLOCK + 40, 3, 24, rank=2)
+    found = TokenComponents.fit(tokens, torch.arange(len(tokens)))
+    values = found.transform(tokens)
+    assert values.shape == (BLOCK + 40, 3 * MOST)
+    before, after = (torch.cdist(x.double(), x.double()) for x in (tokens.flatten(1), values))
+    torch.testing.assert_close(after, before, atol=1e-3, rtol=1e-4)
+
+
+def test_components_are_uncorrelated_and_in_order() -> None:
+    tokens = torch.randn(800, 2, 20, generator=torch.Generator().manual_seed(1)).cumsum(-1)
+    values = TokenComponents.fit(tokens, torch.arange(800)).transform(tokens).view(800, 2, MOST)
+    for column in values.unbind(1):
+        covariance = torch.cov(column.double().T)
+        variances = covariance.diagonal()
+        assert (variances.diff() <= 0).all()
+        assert (covariance - variances.diag()).abs().max() < 1e-4 * variances.max()
+        torch.testing.assert_close(column.mean(0), torch.zeros(MOST), atol=1e-4, rtol=0.0)
+
+
+def test_only_the_rows_that_are_named_count() -> None:
+    tokens = tokens_in_a_plane(600, 2, 8, rank=2)
+    few = TokenComponents.fit(tokens, torch.arange(100))
+    other = tokens.clone()
+    other[100:] = 1e3
+    again = TokenComponents.fit(other, torch.arange(100))
+    torch.testing.assert_close((again.mean, again.directions), (few.mean, few.directions))
+    alone = torch.cat([few.transform(tokens[[i]]) for i in (0, 599)])
+    torch.testing.assert_close(few.transform(tokens)[[0, 599]], alone)
+
+
+@pytest.mark.parametrize(("columns", "kept"), [(1, MOST), (54, MOST), (784, FEWEST), (5000, 2)])
+def test_wide_tables_get_fewer(columns: int, kept: int) -> None:
+    assert components_of(columns) == kept
+
+
+@pytest.mark.parametrize("standardise", [False, True])
+def test_trees_learn_from_them(standardise: bool) -> None:
+    pytest.importorskip("xgboost")
+    tokens = tokens_in_a_plane(900, 2, 30, rank=2).half()
+    sums = tokens.float().sum(-1)
+    label = (sums > sums.mean(0))[:, 0].numpy().astype(np.int64)
+    split = Split(np.arange(600), np.arange(600, 700), np.arange(700, 900))
+    options = FitOptions(adapter="components")
+    said = fit_seeds("xgboost", Tokens(tokens, standardise), label, split, [0], options).labels()[0]
+    assert (said == label[split.test]).mean() > 0.9

@@ -49,8 +49,8 @@ def test_only_ours_has_a_choice() -> None:
         assert len(choices_of(predictor, "adult", "ours")) == len(CHOICES[predictor]) > 1
     assert list(choices_of("mlp", None, "ours")) == ["default"]  # raw columns need no adapter
     assert len(choices_of("xgboost", None, "ours")) == 4
-    assert list(choices_of("xgboost", "mnist", "ours")) == ["depth 3, rate .3", "depth 6, rate .3"]
-    assert list(choices_of("mlp", "mnist", "ours")) == ["column"]
+    assert list(choices_of("xgboost", "mnist", "ours")) == ["depth 6, rate .3"]
+    assert list(choices_of("mlp", "mnist", "ours")) == ["principal"]
     assert list(choices_of("mlp", "mnist", "paper")) == ["default"]
     assert not any("adapter" in change for change in choices_of("xgboost", None, "ours").values())
 

@@ -7,8 +7,9 @@
 ``flat``    D·d numeric columns
 ``tokens``  D tokens, for the predictors that work on tokens
 ``mean``    the mean over tokens, d numeric columns
-``components``  the first principal components of each column's tokens, for trees (components.py,
-            results/tree-components.json)
+``components``  the first principal components of each column's tokens, for trees
+``principal``   the first 64 of all columns together, as numeric columns: for tables whose columns
+            are many and alike (components.py, results/tree-components.json)
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from typing import Literal, get_args
 
 from varjepa.errors import InputError
 
-Adapter = Literal["linear", "column", "flat", "tokens", "mean", "components"]
+Adapter = Literal["linear", "column", "flat", "tokens", "mean", "components", "principal"]
 
 ADAPTERS: dict[str, tuple[Adapter, ...]] = {
     "linear_probe": ("flat", "linear", "mean"),
-    "mlp": ("linear", "column", "flat", "mean"),
-    "dcn_v2": ("linear", "column", "flat", "mean"),
-    "resnet": ("flat", "linear", "column", "mean"),
-    "autoint": ("tokens", "linear", "column", "mean"),
-    "ft_transformer": ("linear", "column", "tokens", "mean"),
-    "xgboost": ("flat", "components", "mean"),
+    "mlp": ("linear", "column", "flat", "mean", "principal"),
+    "dcn_v2": ("linear", "column", "flat", "mean", "principal"),
+    "resnet": ("flat", "linear", "column", "mean", "principal"),
+    "autoint": ("tokens", "linear", "column", "mean", "principal"),
+    "ft_transformer": ("linear", "column", "tokens", "mean", "principal"),
+    "xgboost": ("flat", "components", "principal", "mean"),
 }
 """Which adapters a predictor takes. A token for every one of D·d numbers would be no adapter."""
 

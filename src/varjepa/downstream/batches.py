@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,9 +10,15 @@ import torch
 from torch import Tensor
 
 from varjepa.downstream.adapters import Adapter
-from varjepa.downstream.components import TokenComponents
+from varjepa.downstream.components import PrincipalComponents, TokenComponents
 from varjepa.downstream.encoding import RawEncoder, RawForm, RawScaling
 from varjepa.downstream.inputs import BLOCK, Index, Inputs
+
+COMPONENTS: Mapping[str, type[TokenComponents | PrincipalComponents]] = {
+    "components": TokenComponents,
+    "principal": PrincipalComponents,
+}
+"""adapters that are fitted without labels, once, when rows are encoded"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +100,12 @@ class InputEncoder:
     def fit(self, inputs: Inputs, train: Index) -> InputEncoder:
         if inputs.raw is not None:
             self.raw.fit(inputs.raw.rows(train))
-        self.moments = self.components = None
+        self.moments: tuple[Tensor, Tensor] | None = None
+        self.components: TokenComponents | PrincipalComponents | None = None
         if inputs.tokens is not None:
             tokens, rows = inputs.tokens.values, torch.from_numpy(train)
-            if self.adapter == "components":  # of the tokens as they are
-                self.components = TokenComponents.fit(tokens, rows)
+            if self.adapter in COMPONENTS:  # of the tokens as they are
+                self.components = COMPONENTS[self.adapter].fit(tokens, rows)
             elif inputs.tokens.standardise:
                 self.moments = token_moments(tokens, rows)
         return self

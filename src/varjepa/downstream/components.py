@@ -1,7 +1,8 @@
-"""The principal components of each column's tokens.
+"""Principal components of embeddings: of each column's tokens, or of all columns together.
 
 A column's d numbers lie near a few directions. Trees that are given these are as right as with all
-D · d numbers, and grow in a tenth of the time.
+D · d numbers, and grow in a tenth of the time. Where columns are many and alike, as pixels are, a
+few directions of all of them together serve better.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ NUMBERS = 2048
 """about so many of all columns together,"""
 MOST, FEWEST = 16, 2
 """and of one column between these"""
+TOGETHER = 64
+"""of all columns taken as one, as many as a token has numbers"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,31 @@ class TokenComponents:
             for block in _blocks(tokens, every)
         ]
         return torch.cat(parts) if parts else torch.empty(0, self.directions[:, 0].numel())
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalComponents:
+    """Directions in which the components of all columns vary together, scaled to unit variance."""
+
+    columns: TokenComponents
+    mean: Tensor  # (D · k,)
+    directions: Tensor  # (D · k, p)
+
+    @classmethod
+    def fit(cls, tokens: Tensor, rows: Tensor) -> PrincipalComponents:
+        """From some rows of tokens (n, D, d)."""
+        columns = TokenComponents.fit(tokens, rows)
+        values = columns.transform(tokens[rows.to(tokens.device)]).double()
+        mean = values.mean(0)
+        variances, vectors = torch.linalg.eigh(torch.cov(values.T, correction=0))
+        variances, vectors = variances.flip(0)[:TOGETHER], vectors.flip(-1)[:, :TOGETHER]
+        varies = variances > 1e-9 * variances[0]  # few rows have few directions
+        directions = _same_sign(vectors[:, varies]) / variances[varies].sqrt()
+        return cls(columns, mean.float(), directions.float())
+
+    def transform(self, tokens: Tensor) -> Tensor:
+        """(n, D, d) → (n, p)"""
+        return (self.columns.transform(tokens) - self.mean) @ self.directions
 
 
 def components_of(columns: int) -> int:

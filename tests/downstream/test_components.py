@@ -1,9 +1,11 @@
-"""Claims about the principal components of each column's tokens.
+"""Claims about the principal components of embeddings.
 
 1. Where a column's tokens vary in no more directions than are kept, distances between rows stay.
 2. The components of a column are uncorrelated, and the first varies most.
 3. Rows that are not fitted on change nothing, nor do the blocks in which rows are walked through.
 4. Trees learn from them; wide tables get fewer per column.
+5. Those of all columns together are uncorrelated and of unit variance on the rows they are fitted
+   on, no more than 64, and no more than the tokens have directions.
 """
 
 from __future__ import annotations
@@ -13,7 +15,14 @@ import pytest
 import torch
 
 from varjepa.downstream import FitOptions, Split, Tokens, fit_seeds
-from varjepa.downstream.components import FEWEST, MOST, TokenComponents, components_of
+from varjepa.downstream.components import (
+    FEWEST,
+    MOST,
+    TOGETHER,
+    PrincipalComponents,
+    TokenComponents,
+    components_of,
+)
 from varjepa.downstream.inputs import BLOCK
 
 
@@ -60,13 +69,34 @@ def test_wide_tables_get_fewer(columns: int, kept: int) -> None:
     assert components_of(columns) == kept
 
 
+def test_of_all_columns_together() -> None:
+    draw = torch.Generator().manual_seed(2)
+    tokens = torch.randn(900, 10, 12, generator=draw).cumsum(-1).half()
+    values = PrincipalComponents.fit(tokens, torch.arange(700)).transform(tokens)
+    assert values.shape == (900, TOGETHER)
+    fitted = values[:700].double()
+    torch.testing.assert_close(
+        torch.cov(fitted.T, correction=0), torch.eye(TOGETHER).double(), atol=1e-3, rtol=0.0
+    )
+    torch.testing.assert_close(fitted.mean(0), torch.zeros(TOGETHER).double(), atol=1e-3, rtol=0.0)
+
+
+@pytest.mark.parametrize(("rows", "rank", "kept"), [(500, 2, 6), (4, 2, 3)])
+def test_no_more_than_there_are_directions(rows: int, rank: int, kept: int) -> None:
+    tokens = tokens_in_a_plane(500, 3, 24, rank)  # 3 columns × 2; 4 rows span 3
+    found = PrincipalComponents.fit(tokens, torch.arange(rows))
+    assert found.transform(tokens).shape == (500, kept)
+    assert found.transform(tokens).isfinite().all()
+
+
+@pytest.mark.parametrize("adapter", ["components", "principal"])
 @pytest.mark.parametrize("standardise", [False, True])
-def test_trees_learn_from_them(standardise: bool) -> None:
+def test_trees_learn_from_them(standardise: bool, adapter: str) -> None:
     pytest.importorskip("xgboost")
     tokens = tokens_in_a_plane(900, 2, 30, rank=2).half()
     sums = tokens.float().sum(-1)
     label = (sums > sums.mean(0))[:, 0].numpy().astype(np.int64)
     split = Split(np.arange(600), np.arange(600, 700), np.arange(700, 900))
-    options = FitOptions(adapter="components")
+    options = FitOptions(adapter=adapter)
     said = fit_seeds("xgboost", Tokens(tokens, standardise), label, split, [0], options).labels()[0]
     assert (said == label[split.test]).mean() > 0.9

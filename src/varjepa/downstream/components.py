@@ -1,7 +1,7 @@
 """Principal components of embeddings: of each column's tokens, or of all columns together.
 
 A column's d numbers lie near a few directions. Trees that are given these are as right as with all
-D · d numbers, and grow in a tenth of the time. Where columns are many and alike, as pixels are, a
+D · d numbers, and grow several times faster. Where columns are many and alike, as pixels are, a
 few directions of all of them together serve better.
 """
 

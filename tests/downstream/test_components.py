@@ -15,15 +15,10 @@ import pytest
 import torch
 
 from varjepa.downstream import FitOptions, Split, Tokens, fit_seeds
-from varjepa.downstream.components import (
-    FEWEST,
-    MOST,
-    TOGETHER,
-    PrincipalComponents,
-    TokenComponents,
-    components_of,
-)
+from varjepa.downstream.components import SIZES, PrincipalComponents, TokenComponents
 from varjepa.downstream.inputs import BLOCK
+
+MOST, FEWEST, TOGETHER = SIZES.most, SIZES.fewest, SIZES.together
 
 
 def tokens_in_a_plane(n: int, columns: int, width: int, rank: int) -> torch.Tensor:
@@ -66,7 +61,7 @@ def test_only_the_rows_that_are_named_count() -> None:
 
 @pytest.mark.parametrize(("columns", "kept"), [(1, MOST), (54, MOST), (784, FEWEST), (5000, 2)])
 def test_wide_tables_get_fewer(columns: int, kept: int) -> None:
-    assert components_of(columns) == kept
+    assert SIZES.of_one(columns) == kept
 
 
 def test_of_all_columns_together() -> None:
@@ -81,12 +76,19 @@ def test_of_all_columns_together() -> None:
     torch.testing.assert_close(fitted.mean(0), torch.zeros(TOGETHER).double(), atol=1e-3, rtol=0.0)
 
 
-@pytest.mark.parametrize(("rows", "rank", "kept"), [(500, 2, 6), (4, 2, 3)])
-def test_no_more_than_there_are_directions(rows: int, rank: int, kept: int) -> None:
-    tokens = tokens_in_a_plane(500, 3, 24, rank)  # 3 columns × 2; 4 rows span 3
+@pytest.mark.parametrize("precision", [torch.float16, torch.float32])
+@pytest.mark.parametrize(("rows", "kept"), [(500, 6), (4, 3)])  # 3 columns × 2; 4 rows span 3
+def test_no_more_than_there_are_directions(rows: int, kept: int, precision: torch.dtype) -> None:
+    tokens = tokens_in_a_plane(500, 3, 24, rank=2).to(precision)
     found = PrincipalComponents.fit(tokens, torch.arange(rows))
     assert found.transform(tokens).shape == (500, kept)
     assert found.transform(tokens).isfinite().all()
+
+
+def test_constant_tokens_are_one_column_that_says_nothing() -> None:
+    tokens = torch.full((50, 3, 8), 5.1, dtype=torch.float16)
+    values = PrincipalComponents.fit(tokens, torch.arange(40)).transform(tokens)
+    torch.testing.assert_close(values, torch.zeros(50, 1), atol=1e-4, rtol=0.0)
 
 
 @pytest.mark.parametrize("adapter", ["components", "principal"])

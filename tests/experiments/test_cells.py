@@ -64,7 +64,17 @@ def test_the_first_choice_is_the_paper_s() -> None:
 
 def test_a_choice_is_part_of_the_settings() -> None:
     paper, ours = (predictor_settings("xgboost", "adult", FULL, s) for s in SETTINGS)
-    assert (paper["trees"], len(ours["trees"])) == (None, 4)
+    assert (paper["adapter"], paper["trees"]) == ("flat", None)
+    every = {name: (c["adapter"], c["trees"]["depth"]) for name, c in ours["choices"].items()}
+    assert every == {
+        "depth 3": ("flat", 3),
+        "depth 3, rate .3": ("components", 3),
+        "depth 6, rate .3": ("components", 6),
+        "depth 10, rate .3": ("components", 10),
+    }
+    assert ours["choices"]["depth 3"]["sizes"] is None
+    assert ours["choices"]["depth 10, rate .3"]["sizes"]["most"] == 16
     paper, ours = (predictor_settings("mlp", "adult", FULL, s) for s in SETTINGS)
-    assert (paper["adapter"], ours["adapter"]) == ("linear", ["linear", "flat"])
-    assert predictor_settings("mlp", None, FULL, "ours")["adapter"] is None
+    assert paper["adapter"] == "linear"
+    assert [c["adapter"] for c in ours["choices"].values()] == ["linear", "flat"]
+    assert predictor_settings("mlp", None, FULL, "ours") == {**paper, "adapter": None}

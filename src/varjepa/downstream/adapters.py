@@ -9,7 +9,7 @@
 ``mean``    the mean over tokens, d numeric columns
 ``components``  the first principal components of each column's tokens, for trees
 ``principal``   the first 64 of all columns together, as numeric columns: for tables whose columns
-            are many and alike (components.py, results/tree-components.json)
+            are many and alike (components.py)
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ ADAPTERS: dict[str, tuple[Adapter, ...]] = {
 
 DEFAULT_ADAPTER: dict[str, Adapter] = {name: allowed[0] for name, allowed in ADAPTERS.items()}
 """The first of each. The paper's probe is one Linear on all tokens; the others were chosen on
-validation rows (``varjepa reproduce adapters``, results/adapters.json)."""
+validation rows among ``linear``, ``flat``, ``tokens`` and ``mean`` (``varjepa reproduce adapters``,
+results/adapters.json), before there were more."""
 
 
 def check_adapter(predictor: str, adapter: str | None) -> Adapter:

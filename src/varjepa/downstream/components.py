@@ -1,8 +1,9 @@
 """Principal components of embeddings: of each column's tokens, or of all columns together.
 
-A column's d numbers lie near a few directions. Trees that are given these are as right as with all
-D · d numbers, and grow several times faster. Where columns are many and alike, as pixels are, a
-few directions of all of them together serve better.
+A column's d numbers lie near a few directions. Trees that are given these are nearly as right as
+with all D · d numbers, and grow several times faster (results/tree-components.json). Where columns
+are many and alike, as pixels are, a few directions of all of them together serve better
+(results/adapters-principal.json).
 """
 
 from __future__ import annotations
@@ -15,12 +16,29 @@ from torch import Tensor
 
 from varjepa.downstream.inputs import BLOCK
 
-NUMBERS = 2048
-"""about so many of all columns together,"""
-MOST, FEWEST = 16, 2
-"""and of one column between these"""
-TOGETHER = 64
-"""of all columns taken as one, as many as a token has numbers"""
+ROUNDING = 1e-6
+"""share of the largest variance below which tokens in half precision say nothing"""
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentSizes:
+    """How many components are kept; those of a column are fewer where columns are many."""
+
+    numbers: int = 2048
+    """about so many of all columns,"""
+    most: int = 16
+    """of one column at most so many"""
+    fewest: int = 2
+    """and at least so many"""
+    together: int = 64
+    """of all columns taken as one, as many as a token has numbers"""
+
+    def of_one(self, columns: int) -> int:
+        """k, of one of so many columns."""
+        return min(self.most, max(self.fewest, self.numbers // columns))
+
+
+SIZES = ComponentSizes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +61,15 @@ class TokenComponents:
             centred = (block.double() - mean).transpose(0, 1)  # (D, B, d)
             scatter += centred.mT @ centred
         vectors = torch.linalg.eigh(scatter).eigenvectors.flip(-1)  # most variance first
-        directions = vectors[..., : min(width, components_of(columns))]
+        directions = vectors[..., : min(width, SIZES.of_one(columns))]
         return cls(mean.float(), _same_sign(directions).float())
 
-    def transform(self, tokens: Tensor) -> Tensor:
-        """(n, D, d) → (n, D · k)"""
-        every = torch.arange(len(tokens))
+    def transform(self, tokens: Tensor, rows: Tensor | None = None) -> Tensor:
+        """All rows of tokens, or some: (n, D, d) → (n, D · k)"""
+        rows = torch.arange(len(tokens)) if rows is None else rows
         parts = [
             torch.einsum("bcd,cdk->bck", block - self.mean, self.directions).flatten(1)
-            for block in _blocks(tokens, every)
+            for block in _blocks(tokens, rows)
         ]
         return torch.cat(parts) if parts else torch.empty(0, self.directions[:, 0].numel())
 
@@ -68,22 +86,23 @@ class PrincipalComponents:
     def fit(cls, tokens: Tensor, rows: Tensor) -> PrincipalComponents:
         """From some rows of tokens (n, D, d)."""
         columns = TokenComponents.fit(tokens, rows)
-        values = columns.transform(tokens[rows.to(tokens.device)]).double()
+        values = columns.transform(tokens, rows).double()
         mean = values.mean(0)
         variances, vectors = torch.linalg.eigh(torch.cov(values.T, correction=0))
-        variances, vectors = variances.flip(0)[:TOGETHER], vectors.flip(-1)[:, :TOGETHER]
-        varies = variances > 1e-9 * variances[0]  # few rows have few directions
-        directions = _same_sign(vectors[:, varies]) / variances[varies].sqrt()
+        variances, vectors = (
+            variances.flip(0)[: SIZES.together],
+            vectors.flip(-1)[:, : SIZES.together],
+        )
+        varies = variances > ROUNDING * variances[0]  # few rows have few directions
+        varies[0] = True  # a predictor needs a column, even one that says nothing
+        constant = variances[0] <= ROUNDING * columns.mean.double().square().sum()
+        scale = 1.0 if constant else variances[varies].sqrt()
+        directions = _same_sign(vectors[:, varies]) / scale
         return cls(columns, mean.float(), directions.float())
 
     def transform(self, tokens: Tensor) -> Tensor:
         """(n, D, d) → (n, p)"""
         return (self.columns.transform(tokens) - self.mean) @ self.directions
-
-
-def components_of(columns: int) -> int:
-    """k, of one of so many columns."""
-    return min(MOST, max(FEWEST, NUMBERS // columns))
 
 
 def _same_sign(directions: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ class DCNv2(nn.Module):
         if width > LARGEST_CROSS:
             raise InputError(
                 f"dcn_v2 would need {width} × {width} weights for each cross layer; "
-                "choose the adapter linear or mean, or drop columns."
+                "choose the adapter principal or column, or drop columns."
             )
         streams = [generator_for(seed, "downstream dcn_v2") for seed in seeds]
         self.cross = nn.ModuleList(

@@ -23,6 +23,8 @@ from varjepa.downstream import (
     Split,
     Tokens,
 )
+from varjepa.downstream.batches import COMPONENTS
+from varjepa.downstream.components import SIZES
 from varjepa.downstream.models import LabelledInputs, SeedModels, fit_models
 from varjepa.downstream.task import Classification, task_for
 from varjepa.environment import describe_environment
@@ -86,13 +88,19 @@ def predictor_settings(
     kind = PREDICTORS[predictor]
     options = fit_options(kind, scale, "cpu")
     neural = kind.body is not None and options.training is not None
-    adapters = list(dict.fromkeys(c["adapter"] for c in choices.values() if "adapter" in c))
-    trees = [plain(change["trees"]) for change in choices.values() if "trees" in change]
-    return {
-        "adapter": adapters or (DEFAULT_ADAPTER[predictor] if embedding_of else None),
-        "training": plain(options.training) if neural and options.training else None,
-        "trees": trees or None,
+    training = plain(options.training) if neural and options.training else None
+    adapter = DEFAULT_ADAPTER[predictor] if embedding_of else None
+    if "default" in choices:
+        return {"adapter": adapter, "training": training, "trees": None}
+    described = {
+        name: {
+            "adapter": change.get("adapter", adapter),
+            "trees": plain(change["trees"]) if "trees" in change else None,
+            "sizes": plain(SIZES) if change.get("adapter") in COMPONENTS else None,
+        }
+        for name, change in choices.items()
     }
+    return {"training": training, "choices": described}
 
 
 def judging_split(split: RowSplit) -> Split:

@@ -105,7 +105,8 @@ OURS: Mapping[str, str] = {
 
 
 def our_changes(dataset: str) -> Changes:
-    """What "ours" changes. It further standardises embeddings, ranks rows by the score with the
+    """What "ours" changes. It further standardises embeddings (principal components are
+    taken of them as they are), ranks rows by the score with the
     least AURC of a linear probe on validation rows, and lets these choose how predictors are fitted
     (``tabular_settings.CHOICES``).
     """

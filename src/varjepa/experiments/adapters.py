@@ -5,8 +5,9 @@
 The paper says "flattened" for the neural predictors and "no flattening" for XGBoost, which leaves
 both open. A predictor is fitted with every adapter it takes on seven eighths of the training rows,
 stops by the last eighth, and is judged on the validation rows; the test rows take no part. The
-adapter with the highest accuracy over the datasets of ``results/adapters.json`` is
-``downstream.DEFAULT_ADAPTER``; a test holds the two together.
+adapter with the highest accuracy over the datasets of ``results/adapters.json`` (older than
+``column``, ``components`` and ``principal``) is ``downstream.DEFAULT_ADAPTER``; a test holds the
+two together.
 """
 
 from __future__ import annotations

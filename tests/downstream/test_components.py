@@ -2,7 +2,8 @@
 
 1. Where a column's tokens vary in no more directions than are kept, distances between rows stay.
 2. The components of a column are uncorrelated, and the first varies most.
-3. Rows that are not fitted on change nothing, nor do the blocks in which rows are walked through.
+3. Rows that are not fitted on change nothing, nor do the blocks in which rows are walked through,
+   nor whether tokens are to be standardised; a direction's largest entry is positive.
 4. Trees learn from them; wide tables get fewer per column.
 5. Those of all columns together are uncorrelated and of unit variance on the rows they are fitted
    on, no more than 64, and no more than the tokens have directions.
@@ -15,8 +16,10 @@ import pytest
 import torch
 
 from varjepa.downstream import FitOptions, Split, Tokens, fit_seeds
+from varjepa.downstream.adapters import Adapter
+from varjepa.downstream.batches import InputEncoder
 from varjepa.downstream.components import SIZES, PrincipalComponents, TokenComponents
-from varjepa.downstream.inputs import BLOCK
+from varjepa.downstream.inputs import BLOCK, as_inputs
 
 MOST, FEWEST, TOGETHER = SIZES.most, SIZES.fewest, SIZES.together
 
@@ -62,6 +65,23 @@ def test_only_the_rows_that_are_named_count() -> None:
 @pytest.mark.parametrize(("columns", "kept"), [(1, MOST), (54, MOST), (784, FEWEST), (5000, 2)])
 def test_wide_tables_get_fewer(columns: int, kept: int) -> None:
     assert SIZES.of_one(columns) == kept
+
+
+@pytest.mark.parametrize("adapter", ["components", "principal"])
+def test_they_are_of_the_tokens_as_they_are(adapter: Adapter) -> None:
+    tokens = tokens_in_a_plane(200, 2, 8, rank=2)
+    rows = [
+        InputEncoder("one-hot", adapter).fit(inputs, np.arange(150)).transform(inputs)
+        for inputs in (as_inputs(Tokens(tokens, standardise)) for standardise in (False, True))
+    ]
+    assert rows[0].tokens is None and rows[0].numeric.shape[1] > 0
+    torch.testing.assert_close(rows[0].numeric, rows[1].numeric)
+
+
+def test_a_direction_has_its_sign() -> None:
+    directions = TokenComponents.fit(tokens_in_a_plane(90, 3, 8, 2), torch.arange(90)).directions
+    largest = directions.gather(1, directions.abs().argmax(1, keepdim=True))
+    assert (largest > 0).all()
 
 
 def test_of_all_columns_together() -> None:

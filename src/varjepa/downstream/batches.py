@@ -12,7 +12,7 @@ from torch import Tensor
 from varjepa.downstream.adapters import Adapter
 from varjepa.downstream.components import PrincipalComponents, TokenComponents
 from varjepa.downstream.encoding import RawEncoder, RawForm, RawScaling
-from varjepa.downstream.inputs import BLOCK, Index, Inputs
+from varjepa.downstream.inputs import BLOCK, Index, Inputs, token_blocks
 
 COMPONENTS: Mapping[str, type[TokenComponents | PrincipalComponents]] = {
     "components": TokenComponents,
@@ -138,10 +138,9 @@ def token_moments(values: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """
     total = torch.zeros(values.shape[1:], dtype=torch.float64)
     squares = torch.zeros_like(total)
-    for block in rows.split(BLOCK):
-        here = values[block.to(values.device)].to("cpu", torch.float64)
-        total += here.sum(0)
-        squares += here.square().sum(0)
+    for block in token_blocks(values, rows):
+        total += block.double().sum(0)
+        squares += block.double().square().sum(0)
     mean = total / len(rows)
     std = (squares / len(rows) - mean.square()).clamp_min(0.0).sqrt()
     tiny = std <= 1e-6 * mean.abs().clamp_min(1e-6)

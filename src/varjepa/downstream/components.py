@@ -8,13 +8,12 @@ are many and alike, as pixels are, a few directions of all of them together serv
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from varjepa.downstream.inputs import BLOCK
+from varjepa.downstream.inputs import token_blocks
 
 ROUNDING = 1e-6
 """share of the largest variance below which tokens in half precision say nothing"""
@@ -53,11 +52,11 @@ class TokenComponents:
         """From some rows of tokens (n, D, d)."""
         columns, width = tokens.shape[1:]
         total = torch.zeros(columns, width, dtype=torch.float64)
-        for block in _blocks(tokens, rows):
+        for block in token_blocks(tokens, rows):
             total += block.double().sum(0)
         mean = total / len(rows)
         scatter = torch.zeros(columns, width, width, dtype=torch.float64)
-        for block in _blocks(tokens, rows):
+        for block in token_blocks(tokens, rows):
             centred = (block.double() - mean).transpose(0, 1)  # (D, B, d)
             scatter += centred.mT @ centred
         vectors = torch.linalg.eigh(scatter).eigenvectors.flip(-1)  # most variance first
@@ -69,7 +68,7 @@ class TokenComponents:
         rows = torch.arange(len(tokens)) if rows is None else rows
         parts = [
             torch.einsum("bcd,cdk->bck", block - self.mean, self.directions).flatten(1)
-            for block in _blocks(tokens, rows)
+            for block in token_blocks(tokens, rows)
         ]
         return torch.cat(parts) if parts else torch.empty(0, self.directions[:, 0].numel())
 
@@ -109,8 +108,3 @@ def _same_sign(directions: Tensor) -> Tensor:
     """An eigenvector's sign is open: its largest entry is positive here."""
     largest = directions.gather(-2, directions.abs().argmax(-2, keepdim=True))
     return directions * largest.sign()
-
-
-def _blocks(tokens: Tensor, rows: Tensor) -> Iterator[Tensor]:
-    for block in rows.split(BLOCK):
-        yield tokens[block.to(tokens.device)].to("cpu", torch.float32)

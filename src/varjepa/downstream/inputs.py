@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
@@ -17,6 +18,12 @@ Index = NDArray[np.int64]
 
 BLOCK = 512
 """rows converted to float32 at a time where all rows are walked through"""
+
+
+def token_blocks(tokens: Tensor, rows: Tensor) -> Iterator[Tensor]:
+    """Some rows of tokens that may be large, half precise or on a GPU.  # (B, D, d) float32"""
+    for block in rows.split(BLOCK):
+        yield tokens[block.to(tokens.device)].to("cpu", torch.float32)
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,7 +190,7 @@ MNIST's have 50,176 numbers a row and 7,000 rows to learn from. On validation ro
 39 million weights, is right .854 of the time in an MLP and .868 in DCNv2 (results/tries.json),
 ``column``, with 50,000, .894 and .898 (results/adapters-column.json), and 64 principal components
 .917 and .914; they help DCNv2 on Covertype as well (results/adapters-principal.json).
-FT-Transformer has them by analogy. AutoInt was fast enough to reach the paper's without."""
+FT-Transformer has them by analogy. AutoInt reaches the paper's without."""
 
 # --- sensitivity: seven settings of the weights and seven of the rest, on Adult
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from varjepa.errors import InputError
 from varjepa.estimators.embedder import Embedder
 from varjepa.files import make_folder, only_writer, remove_temporaries
-from varjepa.scale.blocks import Rows, embed_block, naming
+from varjepa.scale.blocks import embed_block, naming, open_rows
 from varjepa.scale.plan import (
     Part,
     Plan,
@@ -28,6 +28,7 @@ from varjepa.scale.plan import (
     read_part,
 )
 from varjepa.tables.appending import Append, appending
+from varjepa.tables.forward import Forward
 from varjepa.tables.remarks import Remarks, gathering_remarks
 from varjepa.tables.streaming import StreamedTable
 
@@ -98,7 +99,7 @@ def embed_to_file(
     done = 0
     with gathering_remarks() as remarks, appending(out, schema, raw_text) as append:
         for table in tables:
-            for block in Rows(embedder, table, size).take(table.rows):
+            for block in open_rows(embedder, table, size).take(0, table.rows):
                 append(embed_block(embedder, table, block, schema))
                 done += len(block)
                 on_rows(done, total)
@@ -109,23 +110,23 @@ def embed_to_file(
 def this_process(work: Work, missing: Sequence[Part], report: Report) -> None:
     """The engine that needs nothing else: one part after the other, each file read once."""
     for number, parts in groupby(missing, key=lambda part: part.number):
-        rows = Rows(work.embedder, work.tables[number], work.batch_rows)
+        rows = open_rows(work.embedder, work.tables[number], work.batch_rows)
         for part in parts:
             _embed_part(work, part, rows, report)
 
 
 def embed_part(work: Work, part: Part) -> None:
     """Compute and write one part by itself."""
-    rows = Rows(work.embedder, work.tables[part.number], work.batch_rows)
+    rows = open_rows(work.embedder, work.tables[part.number], work.batch_rows)
     _embed_part(work, part, rows, lambda done, found: None)
 
 
-def _embed_part(work: Work, part: Part, rows: Rows, report: Report) -> None:
-    schema = work.embedder.schema(rows.table.schema)
-    rows.go_to(part.start)
+def _embed_part(work: Work, part: Part, rows: Forward, report: Report) -> None:
+    table = work.tables[part.number]
+    schema = work.embedder.schema(table.schema)
     with gathering_remarks() as found, _writing(work, part, schema, found) as add:
-        for block in rows.take(len(part)):
-            add(embed_block(work.embedder, rows.table, block, schema))
+        for block in rows.take(part.start, part.stop):
+            add(embed_block(work.embedder, table, block, schema))
             report(len(block), Remarks())
     report(0, found)
 

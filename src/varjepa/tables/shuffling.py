@@ -17,8 +17,8 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from varjepa.errors import InputError
 from varjepa.randomness import generator_for
+from varjepa.tables.forward import Forward
 from varjepa.tables.many_files import TableFiles, naming, refuse_changed
 from varjepa.tables.stream_parquet import group_rows
 from varjepa.tables.table_files import explained
@@ -98,7 +98,7 @@ class ShuffledFiles:
         self.groups = find_groups(files)
         self._starts = files.starts()
         self._pass: tuple[int, Pass] | None = None
-        self._open: OrderedDict[int, _Reader] = OrderedDict()
+        self._open: OrderedDict[int, Forward] = OrderedDict()
 
     def __len__(self) -> int:
         """Rows of one pass."""
@@ -138,42 +138,24 @@ class ShuffledFiles:
     ) -> Iterator[tuple[pa.Table, NDArray[np.int64]]]:
         """Rows of one group by their numbers, which ascend."""
         number = self.groups[group].file
-        reader = self._open.pop(group, None) or _Reader(self.files, self.groups[group])
+        reader = self._open.pop(group, None) or self._reader(self.groups[group])
         self._open[group] = reader
         while len(self._open) > AT_ONCE:
             self._open.popitem(last=False)
         first = int(self._starts[number])
+        start, stop = int(rows[0]) - first, int(rows[-1]) + 1 - first
         with naming(self.files.files[number]):
-            for start, table in reader.take(int(rows[0]) - first, int(rows[-1]) + 1 - first):
+            for table in reader.take(start, stop):
                 here = rows[slice(*np.searchsorted(rows - first, (start, start + len(table))))]
                 if len(here):
                     whole = len(here) == len(table)
                     yield table if whole else table.take(here - first - start), here
+                start += len(table)
 
-
-class _Reader:
-    """Reads a group forward, from wherever it is entered."""
-
-    def __init__(self, files: TableFiles, group: Group) -> None:
-        self.files, self.group = files, group
-        self.place: int | None = None
-        """of the row that comes next; None: not reading yet"""
-        self._blocks: Iterator[pa.Table] = iter(())
-        self._rest: pa.Table | None = None
-
-    def take(self, start: int, stop: int) -> Iterator[tuple[int, pa.Table]]:
-        """Rows of the file in pieces, each with the place of its first."""
-        if self.place is None or not self.place <= start < self.place + STRETCH:
-            names = self.files.schema.names
-            self._blocks = self.files.file_blocks(
-                self.group.file, names, STRETCH, start, self.group.stop
-            )
-            self.place, self._rest = start, None
-        while self.place < stop:
-            block = self._rest if self._rest is not None else next(self._blocks, None)
-            if block is None:
-                raise InputError("it has lost rows while it was read")
-            piece, rest = block.slice(0, stop - self.place), block.slice(stop - self.place)
-            self._rest = rest if len(rest) else None
-            self.place += len(piece)
-            yield self.place - len(piece), piece
+    def _reader(self, group: Group) -> Forward:
+        names = self.files.schema.names
+        return Forward(
+            self.files.files[group.file].path,
+            lambda row: self.files.file_blocks(group.file, names, STRETCH, row, group.stop),
+            skipped=STRETCH,
+        )

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from varjepa.cli.paper import (
+from varjepa.cli.shell import ListCommand, positive
+from varjepa.cli.study_options import (
     QUICK_DATASETS,
     Device,
     Epochs,
@@ -15,6 +16,7 @@ from varjepa.cli.paper import (
     Out,
     Quick,
     Settings,
+    gather,
     keeping,
     known_predictors,
     known_settings,
@@ -22,7 +24,6 @@ from varjepa.cli.paper import (
     run_count,
     say,
 )
-from varjepa.cli.shell import ListCommand, positive
 from varjepa.datasets.catalogue import DATASETS
 from varjepa.downstream import PREDICTORS
 from varjepa.estimators.parameters import pick_device
@@ -31,7 +32,6 @@ from varjepa.experiments.adapters import AdapterPlan, best_adapters, compare_ada
 from varjepa.experiments.few_label_fits import LABEL_PREDICTORS
 from varjepa.experiments.few_labels import SIZES
 from varjepa.experiments.labels import LabelsPlan, open_labels, reproduce_labels
-from varjepa.experiments.merging import merge_folders
 from varjepa.experiments.names import known, known_datasets
 from varjepa.experiments.tries import TriesPlan, best_tries, judge_tries, open_tries
 from varjepa.report.labels import write_labels_report
@@ -64,12 +64,12 @@ def labels(
         scale=make_scale(quick, epochs),
     )
     pick_device(device)
-    if merge:
-        merged = merge_folders(out, merge, lambda f: [open_labels(f, plan.scale)])
-        say(f"{merged} rows merged into {out}")
-    else:
-        with keeping(out):
-            reproduce_labels(out, plan, device, say)
+    gather(
+        out,
+        merge,
+        lambda f: [open_labels(f, plan.scale)],
+        lambda: reproduce_labels(out, plan, device, say),
+    )
     write_labels_report(out, open_labels(out, plan.scale).rows)
     say(f"tables in {out}/low_labels.md")
 
@@ -113,12 +113,12 @@ def tries(
         scale=make_scale(quick, epochs),
     )
     pick_device(device)
-    if merge:
-        merged = merge_folders(out, merge, lambda f: [open_tries(f, plan.scale)])
-        say(f"{merged} rows merged into {out}")
-    else:
-        with keeping(out):
-            judge_tries(out, plan, device, say)
+    gather(
+        out,
+        merge,
+        lambda f: [open_tries(f, plan.scale)],
+        lambda: judge_tries(out, plan, device, say),
+    )
     for dataset, name in best_tries(open_tries(out, plan.scale).rows).items():
         say(f"{dataset}: {name}")
 

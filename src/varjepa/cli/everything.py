@@ -9,8 +9,17 @@ from typing import Annotated
 import typer
 
 from varjepa.cli import beyond, paper, studies
-from varjepa.cli.paper import Device, Out, Quick, keeping, known_settings, say
 from varjepa.cli.report import report
+from varjepa.cli.study_options import (
+    QUICK_DATASETS,
+    Device,
+    Out,
+    Quick,
+    keeping,
+    known_settings,
+    make_scale,
+    say,
+)
 from varjepa.datasets.catalogue import DATASETS
 from varjepa.estimators.parameters import pick_device
 from varjepa.experiments.everything import REPEATS, check_everything, share_out
@@ -36,14 +45,12 @@ def everything(
     quick: Quick = False,
 ) -> None:
     """Run every experiment, sharing what is trained, and write all tables and report.html."""
-    default = paper.QUICK_DATASETS if quick else list(DATASETS)
+    default = QUICK_DATASETS if quick else list(DATASETS)
     names = known_datasets(datasets or default)
     chosen: list[str] = [*known_settings(settings or (["paper"] if quick else list(SETTINGS)))]
     pick_device(device)
     check_can_report()
-    check_everything(
-        out, names, paper.make_scale(quick, None), studies.defaults_settings(None, quick)
-    )
+    check_everything(out, names, make_scale(quick, None), studies.defaults_settings(None, quick))
     steps = plan_steps(out, names, chosen, device, quick)
     with keeping(out):
         for number, (title, run) in enumerate(steps, start=1):

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from varjepa.cli.shell import ListCommand, console, positive
+from varjepa.cli.shell import ListCommand, positive
+from varjepa.cli.study_options import (
+    QUICK_DATASETS,
+    QUICK_PREDICTORS,
+    Device,
+    Embeddings,
+    Epochs,
+    Merge,
+    Names,
+    Out,
+    Quick,
+    Runs,
+    Settings,
+    gather,
+    known_predictors,
+    known_settings,
+    make_scale,
+    run_count,
+    say,
+    show_findings,
+)
 from varjepa.datasets.catalogue import DATASETS
-from varjepa.downstream import PREDICTORS
-from varjepa.errors import Interrupted
 from varjepa.estimators.parameters import pick_device
 from varjepa.experiments.downstream import (
     DownstreamPlan,
@@ -22,10 +36,7 @@ from varjepa.experiments.downstream import (
     reproduce_downstream,
 )
 from varjepa.experiments.downstream_findings import downstream_findings
-from varjepa.experiments.findings import Finding
-from varjepa.experiments.merging import merge_folders
 from varjepa.experiments.names import known, known_datasets
-from varjepa.experiments.pretraining import FULL, QUICK, Scale
 from varjepa.experiments.representations import REPRESENTATIONS
 from varjepa.experiments.sensitivity import (
     ALL_COLUMNS,
@@ -34,12 +45,7 @@ from varjepa.experiments.sensitivity import (
     reproduce_sensitivity,
 )
 from varjepa.experiments.tabular_paper import PAPER_PREDICTORS
-from varjepa.experiments.tabular_settings import (
-    SENSITIVITY,
-    SENSITIVITY_PREDICTORS,
-    SETTINGS,
-    Setting,
-)
+from varjepa.experiments.tabular_settings import SENSITIVITY, SENSITIVITY_PREDICTORS
 from varjepa.experiments.uncertainty import (
     UncertaintyPlan,
     open_uncertainty,
@@ -50,25 +56,6 @@ from varjepa.report.downstream import write_downstream_report
 from varjepa.report.sensitivity import write_sensitivity_report
 from varjepa.report.simulation import check_can_draw
 from varjepa.report.uncertainty import write_uncertainty_report
-
-QUICK_DATASETS = ["sim", "adult"]
-QUICK_PREDICTORS = ["mlp", "resnet", "xgboost"]
-QUICK_RUNS = 2
-
-Out = Annotated[Path, typer.Option(help="Folder for the results; finished cells are kept.")]
-Runs = Annotated[int | None, typer.Option(help="Seeds of a predictor; default 5, with --quick 2.")]
-Epochs = Annotated[int | None, typer.Option(help="Of a representation; default: the setting's.")]
-Embeddings = Annotated[int, typer.Option(help="Trainings of a representation, by seed.")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Names = Annotated[
-    list[str] | None, typer.Option(help="Which ones. Default: those of the paper's table.")
-]
-Settings = Annotated[list[str] | None, typer.Option(help="paper, ours. Default: paper.")]
-Quick = Annotated[bool, typer.Option(help="A smoke form: few rows, epochs, seeds.")]
-Merge = Annotated[
-    list[Path] | None,
-    typer.Option(help="Take finished rows of these folders and report; compute nothing."),
-]
 
 
 def downstream(
@@ -97,22 +84,18 @@ def downstream(
         scale=make_scale(quick, epochs),
     )
     pick_device(device)
-    if merge:
-        merged = merge_folders(
-            out,
-            merge,
-            lambda f: (open_downstream(f, plan.scale), open_trainings(f, plan.scale)),
-        )
-        console.print(f"{merged} rows merged into {out}", highlight=False, soft_wrap=True)
-    else:
-        with keeping(out):
-            reproduce_downstream(out, plan, device, say)
+    gather(
+        out,
+        merge,
+        lambda f: (open_downstream(f, plan.scale), open_trainings(f, plan.scale)),
+        lambda: reproduce_downstream(out, plan, device, say),
+    )
     found = open_downstream(out, plan.scale)
     trainings = open_trainings(out, plan.scale).rows
     write_downstream_report(out, found.rows, trainings)
     for setting in plan.settings:
         show_findings(downstream_findings(found.rows, setting, trainings), setting)
-    console.print(f"tables in {out}/downstream.md", highlight=False, soft_wrap=True)
+    say(f"tables in {out}/downstream.md")
 
 
 def uncertainty(
@@ -136,17 +119,17 @@ def uncertainty(
     )
     pick_device(device)
     check_can_draw()
-    if merge:
-        merged = merge_folders(out, merge, lambda f: open_uncertainty(f, plan.scale))
-        console.print(f"{merged} rows merged into {out}", highlight=False, soft_wrap=True)
-    else:
-        with keeping(out):
-            reproduce_uncertainty(out, plan, device, say)
+    gather(
+        out,
+        merge,
+        lambda f: open_uncertainty(f, plan.scale),
+        lambda: reproduce_uncertainty(out, plan, device, say),
+    )
     table, per_row = open_uncertainty(out, plan.scale)
     write_uncertainty_report(out, table.rows, per_row.rows)
     for setting in plan.settings:
         show_findings(uncertainty_findings(table.rows, setting), setting)
-    console.print(f"tables in {out}/uncertainty.md", highlight=False, soft_wrap=True)
+    say(f"tables in {out}/uncertainty.md")
 
 
 def sensitivity(
@@ -172,60 +155,17 @@ def sensitivity(
         scale=make_scale(quick, epochs),
     )
     pick_device(device)
-    if merge:
-        merged = merge_folders(out, merge, lambda f: [open_sensitivity(f, plan.scale)])
-        console.print(f"{merged} rows merged into {out}", highlight=False, soft_wrap=True)
-    else:
-        with keeping(out):
-            reproduce_sensitivity(out, plan, device, say)
+    gather(
+        out,
+        merge,
+        lambda f: [open_sensitivity(f, plan.scale)],
+        lambda: reproduce_sensitivity(out, plan, device, say),
+    )
     write_sensitivity_report(out, open_sensitivity(out, plan.scale).rows)
-    console.print(f"tables in {out}/sensitivity.md", highlight=False, soft_wrap=True)
+    say(f"tables in {out}/sensitivity.md")
 
 
 def add_commands(app: typer.Typer) -> None:
     """Make the functions of this file commands of ``varjepa reproduce``."""
     for command in (downstream, uncertainty, sensitivity):
         app.command(command.__name__, cls=ListCommand)(command)
-
-
-@contextmanager
-def keeping(out: Path) -> Iterator[None]:
-    """Ctrl-C ends with a sentence that says where to go on."""
-    try:
-        yield
-    except KeyboardInterrupt as stop:
-        raise Interrupted(
-            f"interrupted; finished cells are in {out}, and the same command goes on from there"
-        ) from stop
-
-
-def known_predictors(names: list[str] | None, default: list[str] | tuple[str, ...]) -> list[str]:
-    return known("predictor", names or default, tuple(PREDICTORS))
-
-
-def known_settings(names: list[str] | None) -> list[Setting]:
-    asked = known("setting", names or ["paper"], SETTINGS)
-    return [setting for setting in SETTINGS if setting in asked]
-
-
-def run_count(runs: int | None, quick: bool) -> int:
-    return positive("--runs", runs if runs is not None else QUICK_RUNS if quick else 5)
-
-
-def make_scale(quick: bool, epochs: int | None) -> Scale:
-    scale = QUICK if quick else FULL
-    return scale if epochs is None else replace(scale, epochs=positive("--epochs", epochs))
-
-
-def show_findings(findings: Sequence[Finding], setting: str = "") -> None:
-    """One line each: yes, no, or open where cells are missing."""
-    words = {True: "[green]yes [/]", False: "[red]no  [/]", None: "[yellow]open[/]"}
-    if setting and findings:
-        say(f"setting {setting}:")
-    for finding in findings:
-        line = f"{finding.claim}: {finding.evidence}".replace("[", r"\[")
-        console.print(f"{words[finding.holds]} {line}", markup=True, soft_wrap=True)
-
-
-def say(line: str) -> None:
-    console.print(line, highlight=False, soft_wrap=True, markup=False)

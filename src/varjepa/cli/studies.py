@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from varjepa.cli.paper import keeping, show_findings
 from varjepa.cli.shell import ListCommand, console, positive, progress_bar
+from varjepa.cli.study_options import keeping, show_findings
 from varjepa.datasets.catalogue import dataset_info
 from varjepa.errors import InputError
 from varjepa.experiments.defaults import DefaultsSettings, reproduce_defaults

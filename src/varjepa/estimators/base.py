@@ -39,11 +39,11 @@ from varjepa.estimators.parameters import (
     table_shape,
     training_settings,
 )
-from varjepa.estimators.resuming import open_checkpoints, refuse_another
+from varjepa.estimators.resuming import claim, open_checkpoints
 from varjepa.estimators.saving import from_saved, to_saved
 from varjepa.estimators.tasks import held_task, streamed_task
 from varjepa.model_folder import open_model, save_model
-from varjepa.models.rows import Rows, TableShape, map_blocks, take_rows
+from varjepa.models.rows import Rows, TableShape, map_blocks
 from varjepa.randomness import seeded_weights
 from varjepa.tables import EncodedTable, Scaling, TableCodec
 from varjepa.tables import Kind as ColumnKind
@@ -55,7 +55,7 @@ from varjepa.training.objectives import Objective
 from varjepa.training.progress import listening, reading_bar
 from varjepa.training.selection import Selection
 from varjepa.training.settings import Precision, TrainingSettings
-from varjepa.training.sources import HeldRows, RowSource
+from varjepa.training.sources import RowSource
 from varjepa.training.state import Record
 from varjepa.training.trainer import train
 
@@ -176,10 +176,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
             if is_asked:
                 assert task.identity is not None
                 team.refuse_different(json.dumps(task.identity).encode())
-                if checkpoints is not None:
-                    checkpoints.identity = task.identity
-                if past is not None:
-                    refuse_another(past.facts["identity"], task.identity)
+                claim(checkpoints, past, task.identity)
             log_dir = Path(self.log_dir) if self.log_dir is not None and team.leads else None
             bar = bool(self.verbose) and team.leads
             with listening(bar, log_dir, self.tensorboard) as listeners:
@@ -213,19 +210,6 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         if is_streamed(files):
             return codec, None, y
         return codec, self._rows(read_encoded(files, codec)), read_labels(files) if y is None else y
-
-    def _learn(
-        self,
-        codec: TableCodec,
-        rows: Rows,
-        training: Tensor,
-        settings: TrainingSettings,
-        selection: Selection,
-        on_epoch: Callable[[Record], None] = lambda record: None,
-    ) -> None:
-        """Train on the rows whose numbers are ``training``, and keep what was learned."""
-        source = HeldRows(take_rows(rows, training), training)
-        self._train(codec, source, settings, selection, on_epoch)
 
     def _train(
         self,

@@ -130,6 +130,16 @@ def _identity(
     return same
 
 
+def claim(
+    checkpoints: Checkpoints | None, past: Checkpoint | None, identity: dict[str, Any]
+) -> None:
+    """Checkpoints are of this training from now on; the one to go on from has to be already."""
+    if checkpoints is not None:
+        checkpoints.identity = identity
+    if past is not None:
+        refuse_another(past.facts["identity"], identity)
+
+
 def refuse_another(then: Any, now: dict[str, Any]) -> None:
     """Say in one sentence how a checkpoint's training differs from this one."""
     if then == now:

@@ -1,7 +1,8 @@
 """Learned representations of all rows, kept in the results folder.
 
 A model folder in ``models/``, the embeddings with the uncertainties of every row in ``embeddings/``
-(safetensors). A run that was killed goes on from whichever of the two is whole.
+(safetensors). A run that was killed goes on from whichever of the two is whole, and with a training
+from its last checkpoint, in ``checkpoints/`` until the model is saved.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from varjepa.files import make_folder, read_json, replacing, write_json
 from varjepa.models.rows import Rows
 from varjepa.models.var_t_jepa.model import VarTJepa
 from varjepa.models.var_t_jepa.scoring import KINDS, MEASURES, score_rows
+from varjepa.training.checkpoint import remove_checkpoints
 
 SCORES = tuple(f"{kind} {aggregate}" for kind, aggregate in MEASURES)
 """every latent uncertainty of a row"""
@@ -95,7 +97,8 @@ def obtain_model(
         refuse_other(folder, training["stamp"], stamp)
         kind = TJEPA if spec.model == "t_jepa" else VarTJEPA
         return kind.load(folder).set_params(device=device), training
-    estimator = build_estimator(spec, device)
+    checkpoints = folder.parent.parent / "checkpoints" / folder.name
+    estimator = build_estimator(spec, device).set_params(checkpoint_dir=checkpoints, resume=True)
     start = time.perf_counter()
 
     def on_epoch(epoch: Mapping[str, Any]) -> None:
@@ -107,7 +110,7 @@ def obtain_model(
             )
             say(f"{folder.name}: epoch {epoch['epoch']} of {spec.epochs}, {looked}")
 
-    fit_on_all_rows(
+    before = fit_on_all_rows(
         estimator,
         spec,
         data.table,
@@ -118,7 +121,7 @@ def obtain_model(
     )
     training = {
         "stamp": stamp,
-        "seconds": round(time.perf_counter() - start, 1),
+        "seconds": round(before + time.perf_counter() - start, 1),
         "best_epoch": estimator.best_epoch_,
         "epochs": len(estimator.history_),
         "sha256": data.sha256,
@@ -126,6 +129,7 @@ def obtain_model(
     }
     estimator.save(folder)
     write_json(record, training)
+    remove_checkpoints(checkpoints)
     return estimator, training
 
 

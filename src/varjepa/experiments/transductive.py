@@ -19,10 +19,14 @@ from numpy.typing import NDArray
 from varjepa.datasets.dataset import Split
 from varjepa.estimators import TJEPA, VarTJEPA
 from varjepa.estimators.base import TableEstimator
+from varjepa.estimators.resuming import claim, identity_of, open_checkpoints
 from varjepa.experiments.pretraining import Pretraining
+from varjepa.experiments.results import plain
 from varjepa.models.rows import take_rows
+from varjepa.training.distributed import ALONE
 from varjepa.training.selection import FilteredProbe
-from varjepa.training.state import Record
+from varjepa.training.sources import HeldRows
+from varjepa.training.state import Record, seconds_before
 
 OnEpoch = Callable[[Record], None]
 
@@ -58,8 +62,11 @@ def fit_on_all_rows(
     classes: int,
     split: Split,
     on_epoch: OnEpoch = lambda record: None,
-) -> None:
-    """Fit in place; the labels of ``split.test`` are not read."""
+) -> float:
+    """Fit in place; the labels of ``split.test`` are not read.
+
+    Returns the seconds that earlier runs spent on it, where it goes on from their checkpoint.
+    """
     e = estimator
     codec, rows = e._begin(table)
     device = rows.num.device
@@ -79,5 +86,13 @@ def fit_on_all_rows(
         spec.standard_errors,
         ranked_by=spec.ranked_by,
     )
-    everything = torch.arange(len(rows), device=device)
-    e._learn(codec, rows, everything, settings, selection, on_epoch)
+    with open_checkpoints(e, ALONE) as (checkpoints, past):
+        if checkpoints is not None:
+            identity = identity_of(e, codec, rows, selection)
+            identity["settings"]["training"] = plain(spec)  # has more than the estimator's
+            claim(checkpoints, past, identity)
+        e._train(
+            codec, HeldRows(rows), settings, selection, on_epoch,
+            checkpoints=checkpoints, past=past,
+        )  # fmt: skip
+    return 0.0 if past is None else seconds_before(past.facts)

@@ -72,6 +72,12 @@ class TrainingState:
         self.clock = time.perf_counter() - facts["seconds"]
 
 
+def seconds_before(facts: Mapping[str, Any]) -> float:
+    """What a training had taken when these facts were written down."""
+    unfinished = 0.0 if facts["finished"] else facts["seconds"]  # of the epoch it was in
+    return float(unfinished + sum(record["seconds"] for record in facts["history"]))
+
+
 def snapshot(model: nn.Module) -> dict[str, Tensor]:
     """A copy of the weights."""
     return {name: value.detach().clone() for name, value in model.state_dict().items()}

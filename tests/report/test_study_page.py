@@ -210,7 +210,7 @@ def test_paper_and_ours_stand_side_by_side(tmp_path: Path) -> None:
     assert "open:" in text  # what missing cells could decide
     assert "not run yet" not in text.lower()
     figures = [a for tag, a in Reader(page).elements if tag == "svg" and a.get("role") == "img"]
-    assert len(figures) == 3
+    assert len(figures) == 4
     assert all(a["aria-label"] for a in figures)
 
 

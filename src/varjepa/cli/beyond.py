@@ -35,6 +35,7 @@ from varjepa.experiments.labels import LabelsPlan, open_labels, reproduce_labels
 from varjepa.experiments.names import known, known_datasets
 from varjepa.experiments.tries import TriesPlan, best_tries, judge_tries, open_tries
 from varjepa.report.labels import write_labels_report
+from varjepa.report.simulation import check_can_draw
 
 QUICK_SIZES = (50, 200)
 
@@ -64,6 +65,7 @@ def labels(
         scale=make_scale(quick, epochs),
     )
     pick_device(device)
+    check_can_draw()
     gather(
         out,
         merge,

@@ -65,3 +65,8 @@ def is_reached(ours: Summary, paper: Quoted) -> bool:
     mean, std = paper
     slack = max(std or 0.0, 2 * binomial(mean, ours.rows))
     return ours.mean >= mean - slack - 1e-12  # .852 − .002 is not quite .850 in binary
+
+
+def standard_error(values: Sequence[float]) -> float | None:
+    """Of the mean; None for a single value."""
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None

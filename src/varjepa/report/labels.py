@@ -1,11 +1,10 @@
-"""The low-label curves as Markdown, from ``low_labels.json``."""
+"""The low-label curves as tables and a figure, from ``low_labels.json``."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from varjepa.datasets.catalogue import DATASETS
@@ -13,10 +12,11 @@ from varjepa.experiments.few_label_fits import LABEL_PREDICTORS
 from varjepa.experiments.few_labels import COMPARED
 from varjepa.experiments.representations import LEARNED
 from varjepa.experiments.results import Row
-from varjepa.experiments.summaries import group
+from varjepa.experiments.summaries import group, standard_error
 from varjepa.experiments.tabular_settings import SETTINGS
 from varjepa.files import write_text
 from varjepa.report.beside import MISSING, header, line, plus_minus
+from varjepa.report.label_figures import draw_label_curves
 from varjepa.report.words import TITLES
 
 WORDS = (
@@ -30,7 +30,9 @@ Groups = Mapping[tuple[Any, ...], list[Row]]
 
 
 def write_labels_report(folder: Path, rows: Sequence[Row]) -> None:
-    """Write ``low_labels.md``."""
+    """Write ``low_labels.md`` and ``low_labels.svg``."""
+    if rows:
+        draw_label_curves(rows, folder / "low_labels.svg")
     text = "\n".join(["# Few labels (not in the paper)", *labels_tables(rows)]) + "\n"
     write_text(folder / "low_labels.md", text)
 
@@ -120,5 +122,4 @@ def _cell(rows: Sequence[Row] | None) -> str:
     if not rows:
         return MISSING
     values = [row["accuracy"] for row in rows]
-    error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-    return plus_minus(fmean(values), error)
+    return plus_minus(fmean(values), standard_error(values))

@@ -24,12 +24,15 @@ from varjepa.experiments.tabular_settings import (
     SENSITIVITY_PREDICTORS,
     SETTINGS,
 )
+from varjepa.report.charts import inline
 from varjepa.report.downstream import METRICS, against_raw, first_embeddings, wanted_names
+from varjepa.report.label_figures import draw_label_curves
 from varjepa.report.labels import WORDS, curve_table, gain_table
 from varjepa.report.sensitivity import HEADINGS, column_changes, sensitivity_cost
 from varjepa.report.study_cells import (
     Cell,
     CellTable,
+    Figure,
     Group,
     Line,
     Section,
@@ -183,7 +186,18 @@ def labels_section(rows: Sequence[Row], remarks: Sequence[str]) -> Section:
     ]
     tables = [*table_of_markdown(gain_table(known)), *table_of_markdown(curve_table(known))]
     shown = [replace(table, is_open=number == 0) for number, table in enumerate(tables)]
-    return Section("labels", LABELS_TITLE, WORDS, remarks, tables=shown)
+    return Section("labels", LABELS_TITLE, WORDS, remarks, tables=shown, figures=_curves(known))
+
+
+def _curves(rows: Sequence[Row]) -> list[Figure]:
+    if not rows:
+        return []
+    svg = inline(
+        lambda path: draw_label_curves(rows, path),
+        key="labels",
+        label="A panel per model and dataset: accuracy over the number of labels",
+    )
+    return [Figure("Accuracy by number of labels", svg, "Bands: one standard error.")]
 
 
 def tries_section(rows: Sequence[Row], remarks: Sequence[str]) -> Section:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -89,10 +90,15 @@ def fit_on_all_rows(
     with open_checkpoints(e, ALONE) as (checkpoints, past):
         if checkpoints is not None:
             identity = identity_of(e, codec, rows, selection)
-            identity["settings"]["training"] = plain(spec)  # has more than the estimator's
+            identity["settings"] = {**_beside_the_estimator(spec), **identity["settings"]}
             claim(checkpoints, past, identity)
         e._train(
             codec, HeldRows(rows), settings, selection, on_epoch,
             checkpoints=checkpoints, past=past,
         )  # fmt: skip
     return 0.0 if past is None else seconds_before(past.facts)
+
+
+def _beside_the_estimator(spec: Pretraining) -> dict[str, Any]:
+    """What a training has that no parameter of its estimator says."""
+    return {k: v for k, v in plain(spec).items() if k not in ("hyperparameters", "open_details")}

@@ -6,134 +6,19 @@ around a figure, where they wrap on a phone and are escaped in one place.
 
 from __future__ import annotations
 
-import io
-import math
-import re
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
 
 import numpy as np
 from numpy.typing import NDArray
 
-from varjepa.errors import InputError
+from varjepa.report.marks import COLOURS, DISC, Corners, Mark, Stroke
+from varjepa.report.svg import draw_svg, page_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    Draw = Callable[[Axes], None]
-
 Floats = NDArray[np.float64]
-Corners = tuple[tuple[float, float], ...]
-
-# Okabe–Ito, strongest on white first: eight colours that the colour-blind can tell apart
-_COLOURS = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#000000",
-    "#f0e442",
-)
-_GREY = "#8a8f98"
-_TEXT, _FRAME, _GRID = "#3d444d", "#c4c9d0", "#e9ebee"
-
-_STYLE = {
-    "svg.fonttype": "none",  # text stays text: it can be searched, copied, read aloud
-    "text.parse_math": False,  # a $ is a $
-    "font.family": ["DejaVu Sans"],  # comes with matplotlib: the same layout on every machine
-    "font.size": 10,
-    "text.color": _TEXT,
-    "axes.labelcolor": _TEXT,
-    "xtick.labelcolor": _TEXT,
-    "ytick.labelcolor": _TEXT,
-    "xtick.color": _FRAME,
-    "ytick.color": _FRAME,
-    "axes.edgecolor": _FRAME,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "grid.color": _GRID,
-    "grid.linewidth": 0.8,
-    "figure.facecolor": "none",  # the page's card shows through
-    "axes.facecolor": "none",
-}
-
-
-def _star(points: int, turn: float, *, inner: float = 1.0, size: float = 1.0) -> Corners:
-    """Corners at radius `size` and `size · inner` in turn; `turn` in eighths of a circle."""
-    steps = range(2 * points)
-    radii = [size if i % 2 == 0 else size * inner for i in steps]
-    angles = [math.pi * (turn / 4 + i / points) for i in steps]
-    return tuple(
-        (round(r * math.cos(a), 3), round(r * math.sin(a), 3))
-        for r, a in zip(radii, angles, strict=True)
-    )
-
-
-_DISC = _star(8, 0, size=0.8)
-# all of about one area; an inner radius of cos(π/points) makes a star a polygon
-_SHAPES = (
-    _DISC,
-    _star(4, 1, inner=math.cos(math.pi / 4)),  # square
-    _star(3, 2, inner=0.5, size=1.2),  # triangle
-    _star(4, 2, inner=math.cos(math.pi / 4)),  # diamond
-    _star(3, -2, inner=0.5, size=1.2),  # triangle pointing down
-    _star(4, 1, inner=0.4, size=1.25),  # cross
-    _star(5, 2, inner=0.4, size=1.25),  # star
-    _star(4, 2, inner=0.4, size=1.25),  # upright cross
-)
-
-
-@dataclass(frozen=True)
-class Mark:
-    """How the points of one class look; shape and colour both differ, so that grey prints read."""
-
-    colour: str
-    """as #rrggbb"""
-    corners: Corners
-    """polygon around 0 of about two square units, y upwards"""
-
-
-@dataclass(frozen=True)
-class Stroke:
-    """How one curve looks; dashes differ as well as colours."""
-
-    colour: str
-    """as #rrggbb"""
-    dashes: tuple[float, ...]
-    """lengths drawn and skipped in turn; empty: solid"""
-    width: float
-    """in points"""
-
-
-def class_marks(count: int, *, has_rest: bool) -> list[Mark]:
-    """One mark per class, at most eight; the last is grey where it stands for all others."""
-    marks = [Mark(c, s) for c, s in zip(_COLOURS, _SHAPES, strict=True)][:count]
-    if has_rest:
-        marks[-1] = Mark(_GREY, marks[-1].corners)
-    return marks
-
-
-def curve_strokes(names: Sequence[str]) -> list[Stroke]:
-    """One stroke per curve; random and oracle orderings are references, so they stay grey."""
-    references = {"random": (5.0, 3.0), "oracle": (1.2, 2.4)}
-    patterns = ((), (7.0, 2.5), (2.0, 2.0), (7.0, 2.0, 2.0, 2.0))
-    strokes, own = [], 0
-    for name in names:
-        if name.lower() in references:
-            strokes.append(Stroke(_GREY, references[name.lower()], 1.6))
-        else:
-            colour = _COLOURS[own % (len(_COLOURS) - 1)]  # without yellow, too faint for a line
-            strokes.append(Stroke(colour, patterns[own % len(patterns)], 2.0))
-            own += 1
-    return strokes
 
 
 def choose_points(count: int, limit: int) -> NDArray[np.intp]:
@@ -149,7 +34,7 @@ def uncertainty_range(uncertainty: Floats) -> tuple[float, float]:
 
 def uncertainty_gradient(stops: int = 9) -> list[str]:
     """The colours of :func:`draw_uncertainty` from low to high, as #rrggbb."""
-    with _style("gradient"):
+    with page_style("gradient"):
         from matplotlib import colormaps
         from matplotlib.colors import to_hex
 
@@ -163,7 +48,7 @@ def draw_series(epochs: Floats, values: Floats, *, key: str, label: str, log: bo
         from matplotlib.ticker import MaxNLocator
 
         marker = "o" if len(values) <= 30 or not np.isfinite(values).all() else ""
-        axes.plot(epochs, values, color=_COLOURS[0], linewidth=1.6, marker=marker, markersize=2.5)
+        axes.plot(epochs, values, color=COLOURS[0], linewidth=1.6, marker=marker, markersize=2.5)
         if log:
             _log_scale(axes, np.nanmax(values) / np.nanmin(values))
         axes.grid(axis="y")
@@ -171,7 +56,7 @@ def draw_series(epochs: Floats, values: Floats, *, key: str, label: str, log: bo
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
         axes.margins(x=0.03)
 
-    return _svg(draw, (3.8, 2.2), key=key, label=label)
+    return draw_svg(draw, (3.8, 2.2), key=key, label=label)
 
 
 def draw_classes(
@@ -186,7 +71,7 @@ def draw_classes(
             _scatter(axes, across[here], up[here], mark.corners, points=len(x), color=mark.colour)
         _bare(axes)
 
-    return _svg(draw, (5.0, 4.2), key=key, label=label)
+    return draw_svg(draw, (5.0, 4.2), key=key, label=label)
 
 
 def draw_uncertainty(
@@ -203,7 +88,7 @@ def draw_uncertainty(
             axes,
             across[order],
             up[order],
-            _DISC,
+            DISC,
             points=len(x),
             c=np.clip(share[order], 0, 1),
             cmap="viridis_r",
@@ -212,7 +97,7 @@ def draw_uncertainty(
         )
         _bare(axes)
 
-    return _svg(draw, (5.0, 4.2), key=key, label=label)
+    return draw_svg(draw, (5.0, 4.2), key=key, label=label)
 
 
 def draw_risk_coverage(
@@ -237,7 +122,7 @@ def draw_risk_coverage(
         axes.margins(x=0.02)
         axes.set_ylim(*_settled_range(coverage, risks))
 
-    return _svg(draw, (5.4, 3.6), key=key, label=label)
+    return draw_svg(draw, (5.4, 3.6), key=key, label=label)
 
 
 def _settled_range(coverage: Floats, risks: Sequence[Floats]) -> tuple[float, float]:
@@ -283,24 +168,7 @@ def draw_lines(
         axes.set_ylabel(axes_labels[1])
         axes.grid()
 
-    return _svg(draw, (5.4, 3.6), key=key, label=label)
-
-
-def inline(
-    write: Callable[[Path], None], *, key: str, label: str, has_formulas: bool = False
-) -> str:
-    """A figure that a function writes to a file, in the page's style and as an element of it.
-
-    ``has_formulas``: its own words hold mathematics (as ticks of a log axis do), and none of them
-    comes from data.
-    """
-    with _style(key), tempfile.TemporaryDirectory() as folder:
-        import matplotlib as mpl
-
-        path = Path(folder) / "figure.svg"
-        with mpl.rc_context({"text.parse_math": has_formulas}):
-            write(path)
-        return _for_html(path.read_bytes(), key=key, label=label)
+    return draw_svg(draw, (5.4, 3.6), key=key, label=label)
 
 
 def _scatter(
@@ -336,73 +204,3 @@ def _log_scale(axes: Axes, ratio: float) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0,) if ratio > 500 else (1.0, 3.0), numticks=6))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _svg(draw: Draw, inches: tuple[float, float], *, key: str, label: str) -> str:
-    """Draw on a fresh figure and return its ``<svg>``; the same input gives the same bytes."""
-    with _style(key):
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=inches, layout="constrained")
-        draw(figure.subplots())
-        file = io.BytesIO()
-        figure.savefig(file, format="svg", metadata={"Date": None})
-    return _for_html(file.getvalue(), key=key, label=label)
-
-
-@contextmanager
-def _style(key: str) -> Iterator[None]:
-    """The defaults of matplotlib and ours, whatever the user's own style is."""
-    try:
-        import matplotlib.style
-    except ImportError as error:
-        raise InputError("figures need matplotlib: pip install 'varjepa[report]'") from error
-
-    with matplotlib.style.context(["default", {**_STYLE, "svg.hashsalt": key}]):
-        yield
-
-
-def _for_html(svg: bytes, *, key: str, label: str) -> str:
-    """A stand-alone SVG file as an element inside a page.
-
-    HTML knows SVG, so namespaces (the only web addresses in the file) are dropped. A ``<style>``
-    would reach the whole page and is dropped too; the page's own style says the same. Ids are
-    prefixed, since several figures share one page, and those nobody refers to are dropped.
-    """
-    root = ElementTree.fromstring(svg)
-    for parent in list(root.iter()):
-        for child in list(parent):
-            if _local(child.tag) in ("metadata", "style"):
-                parent.remove(child)
-    names = {element.attrib["id"] for element in root.iter() if "id" in element.attrib}
-    used: set[str] = set()
-
-    def prefixed(match: re.Match[str]) -> str:
-        if match["id"] not in names:
-            return match[0]
-        used.add(match["id"])
-        return f"{match['before']}{key}-{match['id']}{match['after']}"
-
-    for element in root.iter():
-        element.tag = _local(element.tag)
-        element.tail = None
-        if element.text and not element.text.strip():
-            element.text = None
-        attributes = {_local(name): value for name, value in element.attrib.items()}
-        element.attrib.clear()
-        element.attrib.update(
-            (name, re.sub(r"(?P<before>^#|url\(#)(?P<id>[\w.-]+)(?P<after>\)|$)", prefixed, value))
-            for name, value in attributes.items()
-        )
-    for element in root.iter():
-        if (name := element.attrib.pop("id", None)) in used:
-            element.attrib["id"] = f"{key}-{name}"
-    # the page gives the size, the viewBox the proportions
-    for name in ("width", "height", "version"):
-        root.attrib.pop(name, None)
-    root.attrib.update({"role": "img", "aria-label": label})
-    return ElementTree.tostring(root, encoding="unicode")
-
-
-def _local(name: str) -> str:
-    return name.rpartition("}")[2]

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from varjepa.errors import InputError
 from varjepa.files import make_folder, write_text
 from varjepa.report import charts
+from varjepa.report.marks import class_marks, curve_strokes
 from varjepa.report.parts import (
     EmbeddingMap,
     Floats,
@@ -97,7 +98,7 @@ def render_template(name: str, **values: Any) -> str:
 
 def _chart_view(chart: LineChart, number: int) -> dict[str, Any]:
     """The figure and its legend."""
-    strokes = charts.curve_strokes(list(chart.series))
+    strokes = curve_strokes(list(chart.series))
     lines = [np.asarray(values, dtype=float).reshape(-1, 2).T for values in chart.series.values()]
     svg = charts.draw_lines(
         np.asarray(chart.x, dtype=float),
@@ -183,7 +184,7 @@ def _class_view(
     ranked = sorted(counts, key=lambda name: (-counts[name], name))
     named = ranked if len(ranked) <= 8 else ranked[:7]
     rest = ranked[len(named) :]
-    marks = charts.class_marks(len(named) + bool(rest), has_rest=bool(rest))
+    marks = class_marks(len(named) + bool(rest), has_rest=bool(rest))
     group = {name: i for i, name in enumerate(named)}
     svg = charts.draw_classes(
         x[shown],
@@ -206,7 +207,7 @@ def _risk_view(given: RiskCoverage | None) -> dict[str, Any] | None:
     order = np.argsort(given.coverage, kind="stable")
     coverage = np.asarray(given.coverage, float)[order]
     risks = {name: _finite_or_nan(risk)[order] for name, risk in given.risk.items()}
-    strokes = charts.curve_strokes(list(risks))
+    strokes = curve_strokes(list(risks))
     svg = charts.draw_risk_coverage(
         coverage,
         list(risks.values()),

@@ -93,7 +93,7 @@ class Figure:
 
     title: str
     svg: str
-    """an element made by ``charts``"""
+    """an element made by ``svg``"""
     note: str = ""
 
 

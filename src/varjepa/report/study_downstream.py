@@ -24,7 +24,6 @@ from varjepa.experiments.tabular_settings import (
     SENSITIVITY_PREDICTORS,
     SETTINGS,
 )
-from varjepa.report.charts import inline
 from varjepa.report.downstream import METRICS, against_raw, first_embeddings, wanted_names
 from varjepa.report.label_figures import draw_label_curves
 from varjepa.report.labels import WORDS, curve_table, gain_table
@@ -40,6 +39,7 @@ from varjepa.report.study_cells import (
     named_findings,
 )
 from varjepa.report.study_markdown import table_of_markdown
+from varjepa.report.svg import inline
 from varjepa.report.trainings import embedding_table, training_table
 from varjepa.report.tries import TRIES_TITLE, tries_table
 from varjepa.report.words import TITLES

@@ -9,7 +9,6 @@ from varjepa.experiments.results import Row
 from varjepa.experiments.settings import SIMULATION_VARIANTS
 from varjepa.experiments.simulation import LATENTS
 from varjepa.experiments.simulation_findings import agrees, count_agreeing, findings, summarise
-from varjepa.report.charts import inline
 from varjepa.report.simulation import _LATENT_TITLES, _TITLES, draw_epoch_diagnostics
 from varjepa.report.study_cells import (
     Cell,
@@ -21,6 +20,7 @@ from varjepa.report.study_cells import (
     diagnostic_cell,
     spread_text,
 )
+from varjepa.report.svg import inline
 
 TITLE = "Simulation study (Section 4.1, Table 1)"
 

@@ -14,7 +14,6 @@ from varjepa.experiments.tabular_paper import downstream_paper_value, uncertaint
 from varjepa.experiments.tabular_settings import SETTINGS
 from varjepa.experiments.uncertainty_findings import PAPER_DATASETS, uncertainty_findings
 from varjepa.experiments.uncertainty_scores import LATENT, PAPER_SCORES, SHARED_SCORES
-from varjepa.report.charts import inline
 from varjepa.report.defaults import defaults_table
 from varjepa.report.page import shorten
 from varjepa.report.study_cells import (
@@ -29,6 +28,7 @@ from varjepa.report.study_cells import (
     named_findings,
 )
 from varjepa.report.study_markdown import table_of_markdown
+from varjepa.report.svg import inline
 from varjepa.report.uncertainty import METRICS, mean_of, ranking_seeds, shared_error
 from varjepa.report.uncertainty_figures import draw_corruption, draw_uncertainty
 

@@ -20,7 +20,7 @@ import pytest
 from tests.experiments.test_simulation_findings import paper_rows
 from tests.experiments.tiny import TINY, sim_under_any_name
 from tests.report.test_study_page import defaults_row, run
-from varjepa.cli import beyond, paper, studies
+from varjepa.cli import beyond, paper, studies, study_options
 from varjepa.datasets.loading import Whereabouts
 from varjepa.experiments import everything
 from varjepa.experiments.defaults import DefaultsSettings, open_defaults
@@ -237,17 +237,17 @@ def test_no_embedding_is_trained_twice(
 ) -> None:
     trained: list[str] = []
 
-    def train(estimator: Any, spec: Any, *rest: Any) -> None:
+    def train(estimator: Any, spec: Any, *rest: Any) -> float:
         trained.append(spec.model)
-        fit_on_all_rows(estimator, spec, *rest)
+        return fit_on_all_rows(estimator, spec, *rest)
 
     monkeypatch.setattr("varjepa.experiments.embeddings.fit_on_all_rows", train)
     for name, study in TABULAR.items():
         monkeypatch.setattr(paper, name, study)
     monkeypatch.setattr(beyond, "reproduce_labels", reproduce_labels)
-    monkeypatch.setattr(paper, "QUICK", TINY)
+    monkeypatch.setattr(study_options, "QUICK", TINY)
     monkeypatch.setattr(paper, "QUICK_PREDICTORS", ["linear_probe"])
-    monkeypatch.setattr(paper, "QUICK_RUNS", 1)
+    monkeypatch.setattr(study_options, "QUICK_RUNS", 1)
     sim_under_any_name(monkeypatch)
     command = ["reproduce", "all", "--out", tmp_path, "--device", "cpu", "--quick"]
     assert run(*command) == 0

@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from tests.experiments.tiny import TINY, sim_under_any_name
-from varjepa.cli import beyond, paper, shell
+from varjepa.cli import beyond, paper, shell, study_options
 
 # trained for an epoch or two
 pytestmark = pytest.mark.filterwarnings("ignore:the latents have collapsed")
@@ -26,7 +26,7 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paper, "QUICK", TINY)
+    monkeypatch.setattr(study_options, "QUICK", TINY)
     sim_under_any_name(monkeypatch)
 
 

@@ -2,7 +2,7 @@
 
 1. A panel per model and dataset that has rows; a line for each of its curves, through the means.
 2. The legend names every kind of curve once; raw columns belong to no setting.
-3. The same rows give the same file.
+3. The same rows give the same file; rows of unknown names change nothing in it.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ def test_panels_lines_and_legend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     draw_label_curves(ROWS, tmp_path / "it.svg")
     (figure,) = drawn
     assert [len(panel.lines) for panel in figure.axes] == [3, 3, 3, 0]  # logistic, then MLP
+    assert [panel.axison for panel in figure.axes] == [True, True, True, False]
     assert [panel.get_title() for panel in figure.axes] == ["Adult", "Simulated", "", ""]
     for panel in figure.axes[:3]:
         for line in panel.lines:
@@ -70,6 +71,25 @@ def test_the_same_rows_give_the_same_file(tmp_path: Path) -> None:
     assert re.search(rb">\s*logistic regression\s*<", text)
 
 
-def test_without_rows_there_is_no_figure(tmp_path: Path) -> None:
-    write_labels_report(tmp_path, [])
+@pytest.mark.parametrize(
+    "odd", [{"dataset": "iris"}, {"predictor": "resnet"}, {"setting": "theirs"}]
+)
+def test_rows_that_have_no_place_are_not_drawn(odd: dict[str, str], tmp_path: Path) -> None:
+    rows = [{**row, **odd} for row in ROWS]
+    write_labels_report(tmp_path, rows)
     assert [path.name for path in tmp_path.iterdir()] == ["low_labels.md"]
+    write_labels_report(tmp_path, ROWS)
+    alone = (tmp_path / "low_labels.svg").read_bytes()
+    write_labels_report(tmp_path, [*rows, *ROWS])
+    assert (tmp_path / "low_labels.svg").read_bytes() == alone
+
+
+def test_the_legend_fits_one_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+    monkeypatch.setattr(label_figures, "save_svg", lambda figure, path: drawn.append(figure))
+    draw_label_curves([row for row in ROWS if row["dataset"] == "sim"], tmp_path / "it.svg")
+    (figure,) = drawn
+    figure.canvas.draw()
+    legend, whole = figure.legends[0].get_window_extent(), figure.bbox
+    assert whole.x0 <= legend.x0 < legend.x1 <= whole.x1
+    assert whole.y0 <= legend.y0 < legend.y1 <= whole.y1

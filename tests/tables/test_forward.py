@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from varjepa.errors import InputError
-from varjepa.tables.forward import Forward
+from varjepa.tables.forward import ForwardRows
 
 ROWS = 50
 
 
-def opened(size: int, skipped: int, rows: int = ROWS) -> tuple[Forward, list[int]]:
+def opened(size: int, skipped: int, rows: int = ROWS) -> tuple[ForwardRows, list[int]]:
     """A file whose only column counts its rows, and where it has been entered."""
     entered: list[int] = []
 
@@ -30,10 +30,10 @@ def opened(size: int, skipped: int, rows: int = ROWS) -> tuple[Forward, list[int
         for row in range(start, rows, size):
             yield pa.table({"row": range(row, min(row + size, rows))})
 
-    return Forward(Path("counted.parquet"), read, skipped), entered
+    return ForwardRows(Path("counted.parquet"), read, skipped), entered
 
 
-def taken(file: Forward, start: int, stop: int) -> list[int]:
+def taken(file: ForwardRows, start: int, stop: int) -> list[int]:
     return [row for piece in file.take(start, stop) for row in piece["row"].to_pylist()]
 
 

@@ -16,8 +16,8 @@ from varjepa.cli.studies import known_variants
 from varjepa.errors import InputError
 from varjepa.estimators.parameters import pick_device
 from varjepa.files import make_folder, write_json
+from varjepa.report.drawing import check_can_draw
 from varjepa.report.growth import draw_growth
-from varjepa.report.simulation import check_can_draw
 
 bench = typer.Typer(cls=ListGroup, invoke_without_command=True)
 

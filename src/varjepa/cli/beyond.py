@@ -34,8 +34,8 @@ from varjepa.experiments.few_labels import SIZES
 from varjepa.experiments.labels import LabelsPlan, open_labels, reproduce_labels
 from varjepa.experiments.names import known, known_datasets
 from varjepa.experiments.tries import TriesPlan, best_tries, judge_tries, open_tries
+from varjepa.report.drawing import check_can_draw
 from varjepa.report.labels import write_labels_report
-from varjepa.report.simulation import check_can_draw
 
 QUICK_SIZES = (50, 200)
 

@@ -18,9 +18,9 @@ from varjepa.evaluate import EvaluateSettings, run_evaluation
 from varjepa.evaluate.page import build_page
 from varjepa.evaluate.settings import REPRESENTATIONS, Task
 from varjepa.evaluate.tables import main_tables
+from varjepa.report.drawing import check_can_draw
 from varjepa.report.page import write_page
 from varjepa.report.parts import ResultTable
-from varjepa.report.simulation import check_can_draw
 
 
 def evaluate(

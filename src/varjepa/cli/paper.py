@@ -53,8 +53,8 @@ from varjepa.experiments.uncertainty import (
 )
 from varjepa.experiments.uncertainty_findings import uncertainty_findings
 from varjepa.report.downstream import write_downstream_report
+from varjepa.report.drawing import check_can_draw
 from varjepa.report.sensitivity import write_sensitivity_report
-from varjepa.report.simulation import check_can_draw
 from varjepa.report.uncertainty import write_uncertainty_report
 
 

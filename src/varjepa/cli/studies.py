@@ -24,7 +24,8 @@ from varjepa.experiments.simulation import missing_runs, open_results, reproduce
 from varjepa.experiments.simulation_findings import count_agreeing, findings
 from varjepa.files import make_folder, write_text
 from varjepa.report.defaults import defaults_table
-from varjepa.report.simulation import check_can_draw, write_simulation_report
+from varjepa.report.drawing import check_can_draw
+from varjepa.report.simulation import write_simulation_report
 
 QUICK_DEFAULTS = DefaultsSettings(epochs=2, predictor_seeds=1, table_rows=1500)
 """shows that everything runs, not what comes out"""

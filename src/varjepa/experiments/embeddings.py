@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,12 +93,13 @@ def obtain_model(
 ) -> tuple[TableEstimator, dict[str, Any]]:
     """The fitted estimator and what its training was: from its model folder, or trained now."""
     record = folder / "training.json"  # written last: with it the folder is whole
+    checkpoints = folder.parent.parent / "checkpoints" / folder.name
     if record.exists():
         training: dict[str, Any] = read_json(record)
         refuse_other(folder, training["stamp"], stamp)
+        _forget(checkpoints)  # of a run that was killed before it could
         kind = TJEPA if spec.model == "t_jepa" else VarTJEPA
         return kind.load(folder).set_params(device=device), training
-    checkpoints = folder.parent.parent / "checkpoints" / folder.name
     estimator = build_estimator(spec, device).set_params(checkpoint_dir=checkpoints, resume=True)
     start = time.perf_counter()
 
@@ -122,6 +124,7 @@ def obtain_model(
     training = {
         "stamp": stamp,
         "seconds": round(before + time.perf_counter() - start, 1),
+        "seconds_before": round(before, 1),  # of earlier runs, maybe on other machines
         "best_epoch": estimator.best_epoch_,
         "epochs": len(estimator.history_),
         "sha256": data.sha256,
@@ -129,8 +132,14 @@ def obtain_model(
     }
     estimator.save(folder)
     write_json(record, training)
-    remove_checkpoints(checkpoints)
+    _forget(checkpoints)
     return estimator, training
+
+
+def _forget(checkpoints: Path) -> None:
+    remove_checkpoints(checkpoints)
+    with suppress(OSError):  # of another training, or never there
+        checkpoints.parent.rmdir()
 
 
 def embed_table(estimator: TableEstimator, table: pa.Table) -> Tensor:

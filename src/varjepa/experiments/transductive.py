@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from varjepa.datasets.dataset import Split
+from varjepa.errors import InputError
 from varjepa.estimators import TJEPA, VarTJEPA
 from varjepa.estimators.base import TableEstimator
 from varjepa.estimators.resuming import claim, identity_of, open_checkpoints
@@ -91,7 +92,10 @@ def fit_on_all_rows(
         if checkpoints is not None:
             identity = identity_of(e, codec, rows, selection)
             identity["settings"] = {**_beside_the_estimator(spec), **identity["settings"]}
-            claim(checkpoints, past, identity)
+            try:
+                claim(checkpoints, past, identity)
+            except InputError as error:
+                raise InputError(f"{error}; remove {checkpoints.folder} to start over") from error
         e._train(
             codec, HeldRows(rows), settings, selection, on_epoch,
             checkpoints=checkpoints, past=past,

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from varjepa.report.simulation import check_can_draw
-from varjepa.report.uncertainty_figures import DARK, LIGHT, save_svg
+from varjepa.report.drawing import DARK, LIGHT, check_can_draw, save_svg
 
 PANELS = {"features": "columns", "batch": "rows of a batch", "depth": "layers of both encoders"}
 

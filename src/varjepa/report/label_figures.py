@@ -14,8 +14,7 @@ from varjepa.experiments.representations import LEARNED
 from varjepa.experiments.results import Row
 from varjepa.experiments.summaries import group, standard_error
 from varjepa.experiments.tabular_settings import SETTINGS
-from varjepa.report.simulation import check_can_draw
-from varjepa.report.uncertainty_figures import DARK, LIGHT, save_svg
+from varjepa.report.drawing import DARK, LIGHT, check_can_draw, save_svg
 from varjepa.report.words import TITLES
 
 COLOURS = {"paper": LIGHT, "ours": DARK}
@@ -25,12 +24,28 @@ STROKES = {"raw": ":", "raw+var_t_jepa": "--"}
 Curves = Mapping[tuple[Any, ...], list[Row]]
 
 
+def drawable(row: Row) -> bool:
+    """Whether the figure has a place for a row."""
+    return (
+        row["dataset"] in DATASETS
+        and row["predictor"] in LABEL_PREDICTORS
+        and row["representation"] in COMPARED
+        and row["setting"] in SETTINGS
+    )
+
+
 def draw_label_curves(rows: Sequence[Row], path: Path) -> None:
-    """Means over draws of the labelled rows, with a band of one standard error."""
+    """Means over draws of the labelled rows, with a band of one standard error.
+
+    At least one row has to be drawable.
+    """
     check_can_draw()
     from matplotlib.figure import Figure
 
-    curves = group(rows, "dataset", "predictor", "representation", "setting")
+    curves = group(
+        [row for row in rows if drawable(row)],
+        "dataset", "predictor", "representation", "setting",
+    )  # fmt: skip
     datasets = [name for name in DATASETS if any(key[0] == name for key in curves)]
     models = [name for name in LABEL_PREDICTORS if any(key[1] == name for key in curves)]
     size = 1.9 * len(datasets) + 0.4, 1.8 * len(models) + 0.5
@@ -46,14 +61,19 @@ def draw_label_curves(rows: Sequence[Row], path: Path) -> None:
     for panel in panels[-1]:
         panel.set_xlabel("labels", fontsize=8)
     figure.legend(
-        named.values(), named, loc="outside lower center", ncols=len(named), frameon=False
+        named.values(),
+        named,
+        loc="outside lower center",
+        ncols=max(1, min(len(named), len(datasets) - 1)),  # a name is wider than a panel
+        fontsize=8,
+        frameon=False,
     )
     save_svg(figure, path)
 
 
 def _draw_panel(panel: Any, curves: Curves, dataset: str, model: str) -> dict[str, Any]:
     """Draw what there is; the lines by what they are called in the legend."""
-    named = {}
+    named: dict[str, Any] = {}
     sizes: set[int] = set()
     for representation in COMPARED:
         for setting in SETTINGS:
@@ -72,6 +92,9 @@ def _draw_panel(panel: Any, curves: Curves, dataset: str, model: str) -> dict[st
             name = TITLES[representation] + (f", setting {setting}" if learned else "")
             named[name] = line
             sizes.update(at)
+    if not named:
+        panel.axis("off")
+        return named
     panel.set_xscale("log")
     panel.set_xticks(sorted(sizes), [f"{size:,}" for size in sorted(sizes)], fontsize=6)
     panel.minorticks_off()

@@ -16,7 +16,7 @@ from varjepa.experiments.summaries import group, standard_error
 from varjepa.experiments.tabular_settings import SETTINGS
 from varjepa.files import write_text
 from varjepa.report.beside import MISSING, header, line, plus_minus
-from varjepa.report.label_figures import draw_label_curves
+from varjepa.report.label_figures import draw_label_curves, drawable
 from varjepa.report.words import TITLES
 
 WORDS = (
@@ -31,7 +31,7 @@ Groups = Mapping[tuple[Any, ...], list[Row]]
 
 def write_labels_report(folder: Path, rows: Sequence[Row]) -> None:
     """Write ``low_labels.md`` and ``low_labels.svg``."""
-    if rows:
+    if any(map(drawable, rows)):
         draw_label_curves(rows, folder / "low_labels.svg")
     text = "\n".join(["# Few labels (not in the paper)", *labels_tables(rows)]) + "\n"
     write_text(folder / "low_labels.md", text)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from varjepa.errors import InputError
 from varjepa.experiments.paper import SIMULATION_METRICS, simulation_paper_value
 from varjepa.experiments.results import Row
 from varjepa.experiments.settings import SIMULATION_VARIANTS
@@ -19,8 +17,9 @@ from varjepa.experiments.simulation_findings import (
     findings,
     summarise,
 )
-from varjepa.files import replacing, write_text
+from varjepa.files import write_text
 from varjepa.report.beside import finding_lines
+from varjepa.report.drawing import check_can_draw, save_svg
 
 _TITLES = {
     "accuracy": "accuracy",
@@ -95,12 +94,6 @@ def _short(value: float) -> str:
     return f"{value:.1e}" if 0 < abs(value) < 0.001 else f"{value:.3f}"
 
 
-def check_can_draw() -> None:
-    """Say before hours of work, not after, that figures need an extra."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise InputError("figures need matplotlib: pip install 'varjepa[report]'")
-
-
 def draw_epoch_diagnostics(epoch_rows: Sequence[Row], path: Path) -> None:
     """Figure: how KL_agg, SIGReg-MSE, isotropy and the conditional-prior coupling evolve.
 
@@ -108,7 +101,6 @@ def draw_epoch_diagnostics(epoch_rows: Sequence[Row], path: Path) -> None:
     highest. The upper right panel holds the legend.
     """
     check_can_draw()
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
     variants = sorted({row["variant"] for row in epoch_rows})
@@ -142,12 +134,7 @@ def draw_epoch_diagnostics(epoch_rows: Sequence[Row], path: Path) -> None:
         loc="center",
         frameon=False,
     )
-    # a fixed salt and no date: the same numbers give the same file
-    with (
-        mpl.rc_context({"svg.hashsalt": "varjepa", "svg.fonttype": "none"}),
-        replacing(path) as file,
-    ):
-        figure.savefig(file, format="svg", metadata={"Date": None})
+    save_svg(figure, path)
 
 
 def _band(

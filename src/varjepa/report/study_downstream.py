@@ -25,7 +25,7 @@ from varjepa.experiments.tabular_settings import (
     SETTINGS,
 )
 from varjepa.report.downstream import METRICS, against_raw, first_embeddings, wanted_names
-from varjepa.report.label_figures import draw_label_curves
+from varjepa.report.label_figures import draw_label_curves, drawable
 from varjepa.report.labels import WORDS, curve_table, gain_table
 from varjepa.report.sensitivity import HEADINGS, column_changes, sensitivity_cost
 from varjepa.report.study_cells import (
@@ -190,7 +190,7 @@ def labels_section(rows: Sequence[Row], remarks: Sequence[str]) -> Section:
 
 
 def _curves(rows: Sequence[Row]) -> list[Figure]:
-    if not rows:
+    if not any(map(drawable, rows)):
         return []
     svg = inline(
         lambda path: draw_label_curves(rows, path),

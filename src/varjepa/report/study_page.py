@@ -14,10 +14,10 @@ from typing import Any
 
 from varjepa.environment import describe_environment
 from varjepa.errors import InputError
+from varjepa.report.drawing import check_can_draw
 from varjepa.report.origins import COLUMNS, origins, word
 from varjepa.report.page import render_template, trusted, write_report
 from varjepa.report.parts import ReportPage
-from varjepa.report.simulation import check_can_draw
 from varjepa.report.study_cells import Section
 from varjepa.report.study_downstream import (
     DOWNSTREAM_TITLE,

@@ -12,14 +12,12 @@ from sklearn.metrics import roc_curve
 from varjepa.evaluation.ambiguity import auroc_of_ambiguous, spearman
 from varjepa.evaluation.selective import aurc, risk_coverage
 from varjepa.experiments.results import Row
-from varjepa.files import replacing
-from varjepa.report.simulation import check_can_draw
+from varjepa.report.drawing import DARK, LIGHT, check_can_draw, save_svg
 
 SIDE = 28
 """pixels of an MNIST image's side"""
 BINS = 20
 """of ambiguity, whose mean uncertainties are joined by a line"""
-LIGHT, DARK = "#8fb8de", "#1f4e79"
 
 
 def draw_uncertainty(per_row: Sequence[Row], path: Path) -> None:
@@ -66,17 +64,6 @@ def draw_corruption(images: Sequence[Row], path: Path) -> None:
                 axes[i][j].imshow(pixels, cmap="gray", vmin=0, vmax=255)
                 axes[i][j].set_title(f"u = {column[i]['u']:.2f}", fontsize=8)
     save_svg(figure, path)
-
-
-def save_svg(figure: Any, path: Path) -> None:
-    """A fixed salt and no date: the same numbers give the same file."""
-    import matplotlib as mpl
-
-    with (
-        mpl.rc_context({"svg.hashsalt": "varjepa", "svg.fonttype": "none"}),
-        replacing(path) as file,
-    ):
-        figure.savefig(file, format="svg", metadata={"Date": None})
 
 
 def _draw_ambiguity(scatter: Any, roc: Any, unsure: Any, truth: Any) -> None:

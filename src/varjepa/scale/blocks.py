@@ -10,16 +10,16 @@ import pyarrow as pa
 from varjepa.errors import InputError
 from varjepa.estimators.embedder import Embedder
 from varjepa.model_folder import ModelFileError
-from varjepa.tables.forward import Forward
+from varjepa.tables.forward import ForwardRows
 from varjepa.tables.quoting import quoted
 from varjepa.tables.streaming import StreamedTable
 
 
-def open_rows(embedder: Embedder, table: StreamedTable, size: int) -> Forward:
+def open_rows(embedder: Embedder, table: StreamedTable, size: int) -> ForwardRows:
     """The rows of one file, at most ``size`` at a time: the columns that are read or kept."""
     wanted = (*embedder.keep, *embedder.needed(table.schema.names))
     columns = list(dict.fromkeys(wanted))  # a column may be read and kept
-    return Forward(table.path, lambda row: table.blocks(columns, size, row))
+    return ForwardRows(table.path, lambda row: table.blocks(columns, size, row))
 
 
 def embed_block(

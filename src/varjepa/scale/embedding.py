@@ -28,7 +28,7 @@ from varjepa.scale.plan import (
     read_part,
 )
 from varjepa.tables.appending import Append, appending
-from varjepa.tables.forward import Forward
+from varjepa.tables.forward import ForwardRows
 from varjepa.tables.remarks import Remarks, gathering_remarks
 from varjepa.tables.streaming import StreamedTable
 
@@ -121,7 +121,7 @@ def embed_part(work: Work, part: Part) -> None:
     _embed_part(work, part, rows, lambda done, found: None)
 
 
-def _embed_part(work: Work, part: Part, rows: Forward, report: Report) -> None:
+def _embed_part(work: Work, part: Part, rows: ForwardRows, report: Report) -> None:
     table = work.tables[part.number]
     schema = work.embedder.schema(table.schema)
     with gathering_remarks() as found, _writing(work, part, schema, found) as add:

@@ -10,13 +10,13 @@ import pyarrow as pa
 from varjepa.errors import InputError
 
 
-class Forward:
+class ForwardRows:
     """Goes on at once where the last stretch ended, and enters the file anew anywhere else."""
 
     def __init__(
         self, path: Path, read: Callable[[int], Iterator[pa.Table]], skipped: int = 0
     ) -> None:
-        """``read`` gives blocks from a row on; so many rows are read over rather than entered."""
+        """``read`` gives blocks from a row on; up to ``skipped`` rows are read over instead."""
         self.path, self._enter, self._skipped = path, read, skipped
         self._place = -1
         """of the row that comes next; −1: not reading yet"""

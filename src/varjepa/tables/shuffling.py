@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from varjepa.randomness import generator_for
-from varjepa.tables.forward import Forward
+from varjepa.tables.forward import ForwardRows
 from varjepa.tables.many_files import TableFiles, naming, refuse_changed
 from varjepa.tables.stream_parquet import group_rows
 from varjepa.tables.table_files import explained
@@ -98,7 +98,7 @@ class ShuffledFiles:
         self.groups = find_groups(files)
         self._starts = files.starts()
         self._pass: tuple[int, Pass] | None = None
-        self._open: OrderedDict[int, Forward] = OrderedDict()
+        self._open: OrderedDict[int, ForwardRows] = OrderedDict()
 
     def __len__(self) -> int:
         """Rows of one pass."""
@@ -152,9 +152,9 @@ class ShuffledFiles:
                     yield table if whole else table.take(here - first - start), here
                 start += len(table)
 
-    def _reader(self, group: Group) -> Forward:
+    def _reader(self, group: Group) -> ForwardRows:
         names = self.files.schema.names
-        return Forward(
+        return ForwardRows(
             self.files.files[group.file].path,
             lambda row: self.files.file_blocks(group.file, names, STRETCH, row, group.stop),
             skipped=STRETCH,

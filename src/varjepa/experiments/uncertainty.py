@@ -10,6 +10,7 @@ Latent scores and post-hoc baselines on the same frozen embeddings, judged twice
             are combined from others on the validation rows, random abstention, and an oracle.
 ``paper``   each score on the errors of its own classifier: the linear probe's for the latent
             score, entropy and MSP; the vote of 20 dropout passes; the vote of the ensemble.
+``pair``    two latent scores together, by u alone; beyond the paper.
 ``bound``   no score: a regression that is told the ambiguity of the training rows.
 
 A run takes five perceptrons of its own: the ensemble, whose first member is the shared classifier
@@ -59,6 +60,7 @@ from varjepa.experiments.uncertainty_scores import (
     TOLD,
     Judged,
     combine,
+    pair_scores,
 )
 from varjepa.files import make_folder, only_writer
 
@@ -105,8 +107,15 @@ def reproduce_uncertainty(
                         "setting": setting,
                         "embedding_seed": embedding_seed,
                     }
-                    missing = [s for s in range(plan.runs) if not table.has(**about, seed=s)]
-                    if missing or not per_row.has(**about):
+                    missing = [
+                        seed
+                        for seed in range(plan.runs)
+                        if not table.has(**about, arrangement="shared", seed=seed)
+                    ]
+                    lacks_pairs = dataset in WITH_TRUTH and not table.has(
+                        **about, arrangement="pair"
+                    )
+                    if missing or lacks_pairs or not per_row.has(**about):
                         study = Study(bench, setting, embedding_seed)
                         if not per_row.has(**about):
                             per_row.add([{**about, **study.per_row()}])
@@ -114,6 +123,8 @@ def reproduce_uncertainty(
                             rows = [{**about, **row} for row in study.run(seed)]
                             table.add(rows)
                             say(f"{dataset}, {setting}: uncertainty, run {seed}")
+                        if lacks_pairs:
+                            table.add([{**about, **row} for row in study.pairs()])
                 about = {"dataset": dataset, "setting": setting, "embedding_seed": 0}
                 if dataset in WITH_TRUTH and not table.has(**about, score=TOLD):
                     table.add([{**about, **bound_row(bench)}])
@@ -125,14 +136,18 @@ def bound_row(bench: Workbench) -> Row:
     truth = bench.data.ambiguity
     assert truth is not None
     score = told_ambiguity(bench.raw, truth, bench.split)
-    test = truth[bench.split.test]
+    return _without_errors("bound", TOLD, score, truth[bench.split.test])
+
+
+def _without_errors(arrangement: str, name: str, score: Floats, truth: Floats) -> Row:
+    """How well a score of the test rows finds u; there is no classifier that could err."""
     return {
-        "arrangement": "bound",
-        "score": TOLD,
+        "arrangement": arrangement,
+        "score": name,
         "latent": None,
         "seed": 0,
-        "spearman": _round(spearman(score, test)),
-        "auroc": _round(auroc_of_ambiguous(score, test)),
+        "spearman": _round(spearman(score, truth)),
+        "auroc": _round(auroc_of_ambiguous(score, truth)),
         "validation_spearman": None,
         **dict.fromkeys(("aurc", "aurc_trapezoid", "aurc_collapsed", "augrc", "error_rate")),
         "environment": describe_environment("cpu"),
@@ -227,6 +242,18 @@ class Study:
             mistakes = wrong_rows(vote, self.data, self.split.test)
             rows.append(self._row("paper", name, score, mistakes, origin))
         return rows
+
+    def pairs(self) -> list[Row]:
+        """How well two latent scores together find ambiguous rows."""
+        truth, test, held_out = self.data.ambiguity, self.split.test, self.split.validation
+        assert truth is not None
+        return [
+            {
+                **_without_errors("pair", name, score[test], truth[test]),
+                "validation_spearman": _round(spearman(score[held_out], truth[held_out])),
+            }
+            for name, score in pair_scores(self.embedded.scores).items()
+        ]
 
     def per_row(self) -> Row:
         """What the figures show: the latent score, u and the probe's errors of the test rows."""

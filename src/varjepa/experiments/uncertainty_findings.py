@@ -11,7 +11,7 @@ from varjepa.experiments.findings import Finding
 from varjepa.experiments.results import Row
 from varjepa.experiments.summaries import group
 from varjepa.experiments.tabular_paper import uncertainty_paper_value
-from varjepa.experiments.uncertainty_scores import COMBINED, DOUBTS, LATENT, OWN, POSTHOC
+from varjepa.experiments.uncertainty_scores import COMBINED, DOUBTS, LATENT, OWN, PAIRS, POSTHOC
 
 PAPER_DATASETS = ("mnist", "sim")
 
@@ -59,20 +59,21 @@ def best_of(
 def ambiguity_score(groups: Groups, dataset: str, setting: str) -> tuple[str, Sequence[Row]] | None:
     """The latent score that is to find ambiguous rows, with its rows.
 
-    The paper's own; in "ours" the one that agrees best with u on the validation rows.
+    The paper's own; in "ours" the one, or the two together, that agree best with u on the
+    validation rows.
     """
     if setting == "paper":
         rows = groups.get((dataset, "paper", LATENT))
         return (rows[0]["latent"], rows) if rows else None
+    places = [("shared", name) for name in SCORES] + [("pair", name) for name in PAIRS]
     found = {
-        name: metric_mean(groups.get((dataset, "shared", name)), "validation_spearman")
-        for name in SCORES
+        place: metric_mean(groups.get((dataset, *place)), "validation_spearman") for place in places
     }
-    known = {name: value for name, value in found.items() if value is not None}
+    known = {place: value for place, value in found.items() if value is not None}
     if not known:
         return None
     best = max(known, key=known.__getitem__)
-    return best, groups[dataset, "shared", best]
+    return best[1], groups[dataset, *best]
 
 
 def _finds_ambiguity(groups: Groups, dataset: str, setting: str) -> Finding:

@@ -7,11 +7,14 @@
 4. The rows behind the figures are the test rows, in both settings.
 5. Finished runs are not computed again.
 6. A regression that is told u finds it, where there is something to find, and only then.
-7. A combined score that learned from errors beats its parts where they carry different news.
+7. Two latent scores together find what neither does alone; results that lack them get them, and
+   nothing else is computed for it.
+8. A combined score that learned from errors beats its parts where they carry different news.
 """
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,7 @@ from varjepa.experiments import uncertainty_scores as scores
 from varjepa.experiments.ambiguity_bound import told_ambiguity
 from varjepa.experiments.embeddings import SCORES
 from varjepa.experiments.example_images import example_images
+from varjepa.experiments.results import write_rows
 from varjepa.experiments.uncertainty import UncertaintyPlan
 from varjepa.experiments.uncertainty_scores import Judged
 
@@ -76,6 +80,50 @@ def test_the_bound_is_there_once_per_setting(finished: Path) -> None:
     bounds = [row for row in table.rows if row["arrangement"] == "bound"]
     assert [row["setting"] for row in bounds] == ["ours", "paper"]
     assert {row["score"] for row in bounds} == {scores.TOLD}
+
+
+def test_pairs_are_there_once_per_embedding(finished: Path) -> None:
+    table, _ = study.open_uncertainty(finished, TINY)
+    for setting in ("paper", "ours"):
+        pairs = [r for r in table.rows if (r["arrangement"], r["setting"]) == ("pair", setting)]
+        assert sorted(row["score"] for row in pairs) == sorted(scores.PAIRS)
+        for row in pairs:
+            assert None not in (row["spearman"], row["auroc"], row["validation_spearman"])
+            assert row["error_rate"] is None
+
+
+def test_a_run_that_lacks_only_its_pairs_gets_them(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As results have it that are older than pairs."""
+    folder = tmp_path / "older"
+    shutil.copytree(finished, folder)
+    table, _ = study.open_uncertainty(folder, TINY)
+    write_rows(table.path, [row for row in table.rows if row["arrangement"] != "pair"])
+
+    def never(*_: Any) -> Any:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(study.Study, "run", never)
+    monkeypatch.setattr(study.Study, "per_row", never)
+    study.reproduce_uncertainty(folder, PLAN, "cpu")
+    again, _ = study.open_uncertainty(folder, TINY)
+    assert again.rows == table.rows
+
+
+def test_a_pair_finds_what_neither_score_does_alone() -> None:
+    """Rows are ambiguous in one of two ways; scales and shapes of the scores do not matter."""
+    rng = np.random.default_rng(0)
+    unlike, between = rng.random((2, 2000))
+    u = unlike + between
+    drawn = {name: rng.normal(size=2000) for name in SCORES}
+    drawn |= {"nll mean": np.exp(9 * unlike), "predictive q90": 1e-6 * between**3}
+    found = scores.pair_scores(drawn)
+    assert set(found) == set(scores.PAIRS)
+    both = found["nll mean + predictive q90"]
+    assert spearman(both, u) > 0.99
+    assert spearman(drawn["nll mean"], u) < 0.75
+    assert 0 < both.min() < both.max() <= 1
 
 
 def test_who_is_told_the_ambiguity_finds_it_in_the_columns_that_have_it() -> None:

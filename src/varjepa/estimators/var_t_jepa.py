@@ -263,7 +263,8 @@ class VarTJEPA(TableEstimator):
         "geometric" for "predictive" and "mean" for the others.
 
         The default is not the paper's score: on Adult that one's ranking depends on the seed, and
-        this one's does not (docs/tabular-log.md).
+        this one's does not (docs/tabular-log.md). "nll" sees rows unlike all others, "predictive"
+        rows whose columns leave each other undecided; for both, take the mean of a row's ranks.
         """
         one_of("kind", kind, KINDS)
         over = usual_aggregate(kind) if aggregate is None else aggregate

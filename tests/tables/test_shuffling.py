@@ -7,10 +7,14 @@
 3. A window of a table sorted by some column has rows from all over it.
 4. A row group is read forward and a few at a time, small ones together: no row is decoded more than
    once in a pass.
+5. What was open is let go with the reading, at once: the pages of a finished fit are not there in
+   the next.
 """
 
 from __future__ import annotations
 
+import gc
+import weakref
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -125,6 +129,19 @@ def test_no_row_is_decoded_twice(
     np.testing.assert_array_equal(np.sort(found), np.arange(600))
     assert decoded == 600
     assert len(shuffled.groups) <= 2 * -(-300 // max(13, size))
+
+
+def test_what_is_open_goes_with_the_reading(files: TableFiles) -> None:
+    shuffled = ShuffledFiles(files, LEFT_OUT, 0)
+    next(shuffled.read(0, 100))
+    (reader,) = shuffled._open.values()
+    gone = weakref.ref(reader)
+    gc.disable()  # which would find a circle some day
+    try:
+        del reader, shuffled
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_a_file_that_goes_away(files: TableFiles) -> None:

@@ -138,7 +138,7 @@ class ShuffledFiles:
     ) -> Iterator[tuple[pa.Table, NDArray[np.int64]]]:
         """Rows of one group by their numbers, which ascend."""
         number = self.groups[group].file
-        reader = self._open.pop(group, None) or self._reader(self.groups[group])
+        reader = self._open.pop(group, None) or _open_group(self.files, self.groups[group])
         self._open[group] = reader
         while len(self._open) > AT_ONCE:
             self._open.popitem(last=False)
@@ -152,10 +152,12 @@ class ShuffledFiles:
                     yield table if whole else table.take(here - first - start), here
                 start += len(table)
 
-    def _reader(self, group: Group) -> ForwardRows:
-        names = self.files.schema.names
-        return ForwardRows(
-            self.files.files[group.file].path,
-            lambda row: self.files.file_blocks(group.file, names, STRETCH, row, group.stop),
-            skipped=STRETCH,
-        )
+
+def _open_group(files: TableFiles, group: Group) -> ForwardRows:
+    """Knows the files, not who reads them: in a circle its pages would wait for the collector."""
+    names = files.schema.names
+    return ForwardRows(
+        files.files[group.file].path,
+        lambda row: files.file_blocks(group.file, names, STRETCH, row, group.stop),
+        skipped=STRETCH,
+    )

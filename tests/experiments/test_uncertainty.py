@@ -30,7 +30,7 @@ from varjepa.evaluation.ambiguity import spearman
 from varjepa.evaluation.selective import aurc
 from varjepa.experiments import uncertainty as study
 from varjepa.experiments import uncertainty_scores as scores
-from varjepa.experiments.ambiguity_bound import told_ambiguity
+from varjepa.experiments.ambiguity_rows import told_ambiguity
 from varjepa.experiments.embeddings import SCORES
 from varjepa.experiments.example_images import example_images
 from varjepa.experiments.results import write_rows

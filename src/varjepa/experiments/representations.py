@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from varjepa.datasets.dataset import Dataset, Split
@@ -57,6 +59,12 @@ class Workbench:
         if self._data is None:
             self._data = first_rows(load_dataset(self.dataset), self.scale.rows)
         return self._data
+
+    @property
+    def ambiguity(self) -> NDArray[np.float64]:
+        """The true one of each row, where the dataset has it.  # (N,)"""
+        assert self.data.ambiguity is not None, self.dataset
+        return self.data.ambiguity
 
     @property
     def split(self) -> Split:

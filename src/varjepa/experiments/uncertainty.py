@@ -10,8 +10,7 @@ Latent scores and post-hoc baselines on the same frozen embeddings, judged twice
             are combined from others on the validation rows, random abstention, and an oracle.
 ``paper``   each score on the errors of its own classifier: the linear probe's for the latent
             score, entropy and MSP; the vote of 20 dropout passes; the vote of the ensemble.
-``pair``    two latent scores together, by u alone; beyond the paper.
-``bound``   no score: a regression that is told the ambiguity of the training rows.
+``pair``, ``bound``   by u alone (``ambiguity_rows.py``).
 
 A run takes five perceptrons of its own: the ensemble, whose first member is the shared classifier
 and the one with dropout.
@@ -37,7 +36,7 @@ from varjepa.evaluation.posthoc import (
     predictive_entropy,
 )
 from varjepa.evaluation.selective import selective_scores
-from varjepa.experiments.ambiguity_bound import told_ambiguity
+from varjepa.experiments.ambiguity_rows import bound_row, pair_rows, rounded
 from varjepa.experiments.cells import (
     fit_on,
     fit_options,
@@ -60,7 +59,6 @@ from varjepa.experiments.uncertainty_scores import (
     TOLD,
     Judged,
     combine,
-    pair_scores,
 )
 from varjepa.files import make_folder, only_writer
 
@@ -102,56 +100,39 @@ def reproduce_uncertainty(
             bench = Workbench(folder, dataset, plan.scale, device, say)
             for setting in plan.settings:
                 for embedding_seed in range(plan.embeddings):
-                    about: Row = {
-                        "dataset": dataset,
-                        "setting": setting,
-                        "embedding_seed": embedding_seed,
-                    }
-                    missing = [
-                        seed
-                        for seed in range(plan.runs)
-                        if not table.has(**about, arrangement="shared", seed=seed)
-                    ]
-                    lacks_pairs = dataset in WITH_TRUTH and not table.has(
-                        **about, arrangement="pair"
-                    )
-                    if missing or lacks_pairs or not per_row.has(**about):
-                        study = Study(bench, setting, embedding_seed)
-                        if not per_row.has(**about):
-                            per_row.add([{**about, **study.per_row()}])
-                        for seed in missing:
-                            rows = [{**about, **row} for row in study.run(seed)]
-                            table.add(rows)
-                            say(f"{dataset}, {setting}: uncertainty, run {seed}")
-                        if lacks_pairs:
-                            table.add([{**about, **row} for row in study.pairs()])
+                    _look_at(bench, setting, embedding_seed, plan.runs, table, per_row)
                 about = {"dataset": dataset, "setting": setting, "embedding_seed": 0}
                 if dataset in WITH_TRUTH and not table.has(**about, score=TOLD):
-                    table.add([{**about, **bound_row(bench)}])
+                    bound = bound_row(bench.raw, bench.ambiguity, bench.split)
+                    table.add([{**about, **bound}])
     return table, per_row
 
 
-def bound_row(bench: Workbench) -> Row:
-    """How well u can be found by a regression that is told it of the training rows."""
-    truth = bench.data.ambiguity
-    assert truth is not None
-    score = told_ambiguity(bench.raw, truth, bench.split)
-    return _without_errors("bound", TOLD, score, truth[bench.split.test])
-
-
-def _without_errors(arrangement: str, name: str, score: Floats, truth: Floats) -> Row:
-    """How well a score of the test rows finds u; there is no classifier that could err."""
-    return {
-        "arrangement": arrangement,
-        "score": name,
-        "latent": None,
-        "seed": 0,
-        "spearman": _round(spearman(score, truth)),
-        "auroc": _round(auroc_of_ambiguous(score, truth)),
-        "validation_spearman": None,
-        **dict.fromkeys(("aurc", "aurc_trapezoid", "aurc_collapsed", "augrc", "error_rate")),
-        "environment": describe_environment("cpu"),
-    }
+def _look_at(
+    bench: Workbench,
+    setting: Setting,
+    embedding_seed: int,
+    runs: int,
+    table: ResultFile,
+    per_row: ResultFile,
+) -> None:
+    """Whatever is missing of one embedding."""
+    about: Row = {"dataset": bench.dataset, "setting": setting, "embedding_seed": embedding_seed}
+    missing = [
+        seed for seed in range(runs) if not table.has(**about, arrangement="shared", seed=seed)
+    ]
+    lacks_pairs = bench.dataset in WITH_TRUTH and not table.has(**about, arrangement="pair")
+    if not (missing or lacks_pairs or not per_row.has(**about)):
+        return
+    study = Study(bench, setting, embedding_seed)
+    if not per_row.has(**about):
+        per_row.add([{**about, **study.per_row()}])
+    for seed in missing:
+        table.add([{**about, **row} for row in study.run(seed)])
+        bench.say(f"{bench.dataset}, {setting}: uncertainty, run {seed}")
+    if lacks_pairs:
+        pairs = pair_rows(study.embedded.scores, bench.ambiguity, bench.split)
+        table.add([{**about, **row} for row in pairs])
 
 
 def open_uncertainty(folder: Path, scale: Scale) -> tuple[ResultFile, ResultFile]:
@@ -225,7 +206,7 @@ class Study:
         origin = {"seed": seed, "environment": describe_environment(self.options.device)}
         truth = None if self.data.ambiguity is None else self.data.ambiguity[self.split.validation]
         agreeing = {
-            name: None if truth is None else _round(spearman(held_out.scores[name], truth))
+            name: None if truth is None else rounded(spearman(held_out.scores[name], truth))
             for name in SCORES
         }
         rows = [
@@ -242,18 +223,6 @@ class Study:
             mistakes = wrong_rows(vote, self.data, self.split.test)
             rows.append(self._row("paper", name, score, mistakes, origin))
         return rows
-
-    def pairs(self) -> list[Row]:
-        """How well two latent scores together find ambiguous rows."""
-        truth, test, held_out = self.data.ambiguity, self.split.test, self.split.validation
-        assert truth is not None
-        return [
-            {
-                **_without_errors("pair", name, score[test], truth[test]),
-                "validation_spearman": _round(spearman(score[held_out], truth[held_out])),
-            }
-            for name, score in pair_scores(self.embedded.scores).items()
-        ]
 
     def per_row(self) -> Row:
         """What the figures show: the latent score, u and the probe's errors of the test rows."""
@@ -294,18 +263,14 @@ class Study:
             "arrangement": arrangement,
             "score": name,
             "latent": self.latent if name == LATENT else None,
-            "spearman": _round(spearman(score, truth)) if asked and truth is not None else None,
-            "auroc": _round(auroc_of_ambiguous(score, truth))
+            "spearman": rounded(spearman(score, truth)) if asked and truth is not None else None,
+            "auroc": rounded(auroc_of_ambiguous(score, truth))
             if asked and truth is not None
             else None,
             "validation_spearman": None,
-            **{key: _round(value) for key, value in found.items()},
+            **{key: rounded(value) for key, value in found.items()},
             **origin,
         }
-
-
-def _round(value: float) -> float | None:
-    return round(value, 6) if np.isfinite(value) else None
 
 
 def _digits(values: Floats) -> list[float]:

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -240,14 +241,43 @@ def test_a_row_without_further_words_gets_its_geometric_predictive_spread(model:
     np.testing.assert_array_equal(default, model.uncertainty(X, "predictive", "geometric"))
     assert (default < model.uncertainty(X, "predictive", "mean")).all()  # means of one sample
     posterior = model.embed(X)
-    for aggregate in AGGREGATES:
+    for aggregate in AGGREGATES["posterior"]:
         np.testing.assert_allclose(
             posterior.uncertainty(aggregate),
             model.uncertainty(X, "posterior", aggregate),
             rtol=1e-5,
         )
-    with pytest.raises(InputError, match="geometric"):
+    with pytest.raises(InputError, match=r"aggregate of 'nll' must be one of .*, not 'geometric'"):
         model.uncertainty(X, "nll", "geometric")
+    with pytest.raises(InputError, match="'balanced'"):
+        posterior.uncertainty("balanced")
+
+
+def test_numbers_and_categories_weigh_the_same_however_many_there_are(model: VarTJEPA) -> None:
+    X = frame()
+    X.loc[0, [f.column for f in model.codec_.features if f.kind == "categorical"]] = None
+    cells = model.uncertainty(X, "nll", per_column=True)
+    numeric = np.array([f.kind == "numeric" for f in model.codec_.features])
+    assert 0 < numeric.sum() != (~numeric).sum() > 0
+    kinds = [np.ma.masked_invalid(cells[:, each]).mean(1) for each in (numeric, ~numeric)]
+    expected = np.ma.stack(kinds).mean(0)
+    np.testing.assert_allclose(model.uncertainty(X, "nll", "balanced"), expected, rtol=1e-5)
+    assert expected[0] == kinds[0][0]  # it has no category
+
+
+def test_more_splits_are_steadier(model: VarTJEPA) -> None:
+    """Two seeds choose other halves; the more of them, the less it matters."""
+    X, other = frame(), copy(model)
+    other.seed_ = model.seed_ + 1
+
+    def gap(splits: int) -> float:
+        pair = (each.uncertainty(X, "nll", splits=splits) for each in (model, other))
+        return float(np.abs(np.subtract(*pair)).mean())
+
+    assert gap(64) < 0.5 * gap(1)
+    for wrong in (0, 1.5, True):
+        with pytest.raises(InputError, match="splits must be at least 1 and whole"):
+            model.uncertainty(X, splits=wrong)
 
 
 def test_scores_split_into_terms(model: VarTJEPA) -> None:

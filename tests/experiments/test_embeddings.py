@@ -29,7 +29,6 @@ from varjepa.experiments import embeddings, transductive
 from varjepa.experiments.embeddings import obtain_model
 from varjepa.experiments.pretraining import Pretraining, pretraining
 from varjepa.experiments.representations import first_rows
-from varjepa.experiments.results import plain
 from varjepa.experiments.tabular_settings import Model
 from varjepa.training.steps import Stepper
 
@@ -48,8 +47,7 @@ def spec_of(model: Model) -> Pretraining:
 
 
 def train(folder: Path, data: Dataset, spec: Pretraining, say: Any = lambda line: None) -> Any:
-    stamp = {"settings": plain(spec), "dataset": data.name}
-    return obtain_model(folder / "models" / "it", spec, stamp, data, "cpu", say)
+    return obtain_model(folder, "it", spec, data, "cpu", say)
 
 
 def stop_at(epoch: int) -> Any:

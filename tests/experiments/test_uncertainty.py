@@ -82,48 +82,34 @@ def test_the_bound_is_there_once_per_setting(finished: Path) -> None:
     assert {row["score"] for row in bounds} == {scores.TOLD}
 
 
-def test_pairs_are_there_once_per_embedding(finished: Path) -> None:
+def test_the_balanced_score_is_there_once_per_embedding(finished: Path) -> None:
     table, _ = study.open_uncertainty(finished, TINY)
-    for setting in ("paper", "ours"):
-        pairs = [r for r in table.rows if (r["arrangement"], r["setting"]) == ("pair", setting)]
-        assert sorted(row["score"] for row in pairs) == sorted(scores.PAIRS)
-        for row in pairs:
-            assert None not in (row["spearman"], row["auroc"], row["validation_spearman"])
-            assert row["error_rate"] is None
+    found = [row for row in table.rows if row["arrangement"] == "balanced"]
+    assert [(row["setting"], row["score"]) for row in found] == [
+        ("ours", scores.BALANCED),
+        ("paper", scores.BALANCED),
+    ]
+    for row in found:
+        assert None not in (row["spearman"], row["auroc"], row["validation_spearman"])
+        assert row["error_rate"] is None
 
 
-def test_a_run_that_lacks_only_its_pairs_gets_them(
+def test_a_run_that_lacks_only_its_balanced_score_gets_it(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As results have it that are older than pairs."""
+    """As results have it that are older; without asking any classifier again."""
     folder = tmp_path / "older"
     shutil.copytree(finished, folder)
     table, _ = study.open_uncertainty(folder, TINY)
-    write_rows(table.path, [row for row in table.rows if row["arrangement"] != "pair"])
+    write_rows(table.path, [row for row in table.rows if row["arrangement"] != "balanced"])
 
     def never(*_: Any) -> Any:
         raise AssertionError("computed again")
 
-    monkeypatch.setattr(study.Study, "run", never)
-    monkeypatch.setattr(study.Study, "per_row", never)
+    monkeypatch.setattr(study, "Study", never)
     study.reproduce_uncertainty(folder, PLAN, "cpu")
     again, _ = study.open_uncertainty(folder, TINY)
     assert again.rows == table.rows
-
-
-def test_a_pair_finds_what_neither_score_does_alone() -> None:
-    """Rows are ambiguous in one of two ways; scales and shapes of the scores do not matter."""
-    rng = np.random.default_rng(0)
-    unlike, between = rng.random((2, 2000))
-    u = unlike + between
-    drawn = {name: rng.normal(size=2000) for name in SCORES}
-    drawn |= {"nll mean": np.exp(9 * unlike), "predictive q90": 1e-6 * between**3}
-    found = scores.pair_scores(drawn)
-    assert set(found) == set(scores.PAIRS)
-    both = found["nll mean + predictive q90"]
-    assert spearman(both, u) > 0.99
-    assert spearman(drawn["nll mean"], u) < 0.75
-    assert 0 < both.min() < both.max() <= 1
 
 
 def test_who_is_told_the_ambiguity_finds_it_in_the_columns_that_have_it() -> None:

@@ -25,7 +25,7 @@ class Embedding:
 
         ``VarTJEPA.uncertainty`` has others, and by default one that ranks rows more reliably.
         """
-        one_of("aggregate", aggregate, AGGREGATES)
+        one_of("aggregate", aggregate, AGGREGATES["posterior"])
         flat = self.std.reshape(len(self.std), -1)  # numpy: torch's quantile has a largest size
         if aggregate == "q90":
             return np.quantile(flat, 0.9, axis=1).astype(np.float32)

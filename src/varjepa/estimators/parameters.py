@@ -46,8 +46,7 @@ def check_parameters(estimator: TableEstimator) -> None:
     if estimator.max_steps is not None and not _counts(estimator.max_steps):
         raise InputError(f"max_steps must be at least 1 or None, not {estimator.max_steps!r}")
     for name in ("check_every", "patience", "targets"):
-        if not _counts(getattr(estimator, name)):
-            raise InputError(f"{name} must be at least 1, not {getattr(estimator, name)!r}")
+        at_least_one(name, getattr(estimator, name))
     for name in ("context_share", "target_share"):
         if len(getattr(estimator, name)) != 2:
             raise InputError(f"{name} must be two shares, not {getattr(estimator, name)!r}")
@@ -68,6 +67,12 @@ def check_parameters(estimator: TableEstimator) -> None:
 
 def _counts(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+
+
+def at_least_one(name: str, value: Any) -> None:
+    """Refuse what is not a positive whole number."""
+    if not _counts(value):
+        raise InputError(f"{name} must be at least 1 and whole, not {value!r}")
 
 
 def one_of(name: str, value: Any, known: tuple[Any, ...]) -> None:

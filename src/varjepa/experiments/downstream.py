@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from varjepa.datasets.catalogue import DATASETS
+from varjepa.estimators.base import TableEstimator
 from varjepa.experiments.cells import (
     choices_of,
     coverages_of,
@@ -194,6 +195,12 @@ def learn(bench: Workbench, model: Model, setting: Setting, seed: int) -> Embedd
     if not trainings.has(**about):
         trainings.add([{**about, **{k: v for k, v in embedded.training.items() if k != "stamp"}}])
     return embedded
+
+
+def fitted(bench: Workbench, model: Model, setting: Setting, seed: int) -> TableEstimator:
+    """The model behind the embeddings of a setting."""
+    spec = pretraining(bench.dataset, model, setting, bench.scale, seed)
+    return bench.estimator(embedding_name(bench.dataset, setting, spec), spec)
 
 
 def embedding_name(dataset: str, setting: str, spec: Pretraining) -> str:

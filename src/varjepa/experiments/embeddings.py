@@ -39,8 +39,10 @@ from varjepa.models.var_t_jepa.model import VarTJepa
 from varjepa.models.var_t_jepa.scoring import KINDS, MEASURES, score_rows
 from varjepa.training.checkpoint import remove_checkpoints
 
-SCORES = tuple(f"{kind} {aggregate}" for kind, aggregate in MEASURES)
-"""every latent uncertainty of a row"""
+RANKING = tuple(measure for measure in MEASURES if measure[1] != "balanced")
+"""what rows may be ranked by: the same on a table with one kind of columns and on others"""
+SCORES = tuple(f"{kind} {aggregate}" for kind, aggregate in RANKING)
+"""their names"""
 
 CHUNK = 2048
 """rows embedded at a time: MNIST's 784 × 64 numbers a row are 400 MB of them"""
@@ -70,10 +72,9 @@ def obtain(
 ) -> Embedded:
     """Load the embeddings, or make them from the model, which is loaded or trained."""
     path = folder / "embeddings" / f"{name}.safetensors"
-    stamp = {"settings": plain(spec), "dataset": data.name}
     if path.exists():
-        return read_embedded(path, stamp)
-    estimator, training = obtain_model(folder / "models" / name, spec, stamp, data, device, say)
+        return read_embedded(path, _stamp(spec, data))
+    estimator, training = obtain_model(folder, name, spec, data, device, say)
     say(f"{name}: embedding {data.table.num_rows} rows")
     tokens = embed_table(estimator, data.table)
     scores = score_table(estimator, data.table) if isinstance(estimator, VarTJEPA) else {}
@@ -84,16 +85,12 @@ def obtain(
 
 
 def obtain_model(
-    folder: Path,
-    spec: Pretraining,
-    stamp: Mapping[str, Any],
-    data: Dataset,
-    device: str,
-    say: Say,
+    results: Path, name: str, spec: Pretraining, data: Dataset, device: str, say: Say
 ) -> tuple[TableEstimator, dict[str, Any]]:
     """The fitted estimator and what its training was: from its model folder, or trained now."""
+    folder, checkpoints = results / "models" / name, results / "checkpoints" / name
+    stamp = _stamp(spec, data)
     record = folder / "training.json"  # written last: with it the folder is whole
-    checkpoints = folder.parent.parent / "checkpoints" / folder.name
     if record.exists():
         training: dict[str, Any] = read_json(record)
         refuse_other(folder, training["stamp"], stamp)
@@ -110,7 +107,7 @@ def obtain_model(
                 for key in ("loss", "filtered accuracy", "accuracy")
                 if epoch.get(key) is not None
             )
-            say(f"{folder.name}: epoch {epoch['epoch']} of {spec.epochs}, {looked}")
+            say(f"{name}: epoch {epoch['epoch']} of {spec.epochs}, {looked}")
 
     before = fit_on_all_rows(
         estimator,
@@ -134,6 +131,11 @@ def obtain_model(
     write_json(record, training)
     _forget(checkpoints)
     return estimator, training
+
+
+def _stamp(spec: Pretraining, data: Dataset) -> dict[str, Any]:
+    """What a kept model or embedding must be of."""
+    return {"settings": plain(spec), "dataset": data.name}
 
 
 def _forget(checkpoints: Path) -> None:
@@ -160,7 +162,7 @@ def score_table(estimator: VarTJEPA, table: pa.Table) -> dict[str, Floats]:
 
     def score(model: VarTJepa, rows: Rows) -> Tensor:
         found = score_rows(model, rows, KINDS, estimator.seed_)
-        return torch.stack([found[kind].per_row(aggregate) for kind, aggregate in MEASURES], 1)
+        return torch.stack([found[kind].per_row(aggregate) for kind, aggregate in RANKING], 1)
 
     parts = [
         estimator._blockwise(table.slice(start, CHUNK), score)

@@ -15,8 +15,9 @@ from varjepa.datasets.dataset import Dataset, Split
 from varjepa.datasets.loading import load_dataset
 from varjepa.downstream import Inputs, RawFeatures, Tokens
 from varjepa.downstream.encoding import RawEncoder
+from varjepa.estimators.base import TableEstimator
 from varjepa.experiments.cells import choose_score
-from varjepa.experiments.embeddings import Embedded, Say, obtain
+from varjepa.experiments.embeddings import Embedded, Say, obtain, obtain_model
 from varjepa.experiments.pretraining import Pretraining, Scale
 from varjepa.experiments.tabular_settings import SPLIT_SEED, Model
 from varjepa.tables import TableCodec
@@ -95,6 +96,10 @@ class Workbench:
             self._embedded = {}  # one at a time: MNIST's is a gigabyte
             self._embedded[name] = obtain(self.folder, name, spec, self.data, self.device, self.say)
         return self._embedded[name]
+
+    def estimator(self, name: str, spec: Pretraining) -> TableEstimator:
+        """The model behind it."""
+        return obtain_model(self.folder, name, spec, self.data, self.device, self.say)[0]
 
     def chosen_score(self, name: str, spec: Pretraining) -> str:
         """The uncertainty that the validation rows prefer."""

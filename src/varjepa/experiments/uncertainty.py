@@ -10,7 +10,7 @@ Latent scores and post-hoc baselines on the same frozen embeddings, judged twice
             are combined from others on the validation rows, random abstention, and an oracle.
 ``paper``   each score on the errors of its own classifier: the linear probe's for the latent
             score, entropy and MSP; the vote of 20 dropout passes; the vote of the ensemble.
-``pair``, ``bound``   by u alone (``ambiguity_rows.py``).
+``balanced``, ``bound``   by u alone (``ambiguity_rows.py``).
 
 A run takes five perceptrons of its own: the ensemble, whose first member is the shared classifier
 and the one with dropout.
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from varjepa.downstream import FIGURE_PROBE, PREDICTORS, Inputs, Tokens
 from varjepa.environment import describe_environment
+from varjepa.estimators import VarTJEPA
 from varjepa.evaluation.ambiguity import auroc_of_ambiguous, spearman
 from varjepa.evaluation.posthoc import (
     chance_of_another,
@@ -36,7 +37,7 @@ from varjepa.evaluation.posthoc import (
     predictive_entropy,
 )
 from varjepa.evaluation.selective import selective_scores
-from varjepa.experiments.ambiguity_rows import bound_row, pair_rows, rounded
+from varjepa.experiments.ambiguity_rows import BALANCED_SPLITS, balanced_row, bound_row, rounded
 from varjepa.experiments.cells import (
     fit_on,
     fit_options,
@@ -44,7 +45,7 @@ from varjepa.experiments.cells import (
     predictor_settings,
     wrong_rows,
 )
-from varjepa.experiments.downstream import learn, score_name
+from varjepa.experiments.downstream import fitted, learn, score_name
 from varjepa.experiments.embeddings import SCORES, Embedded, Say
 from varjepa.experiments.example_images import example_images
 from varjepa.experiments.pretraining import FULL, Scale, pretraining
@@ -52,6 +53,7 @@ from varjepa.experiments.representations import Workbench
 from varjepa.experiments.results import Layout, ResultFile, Row, plain
 from varjepa.experiments.tabular_settings import Setting
 from varjepa.experiments.uncertainty_scores import (
+    BALANCED,
     COMBINED_PARTS,
     DOUBTS,
     LATENT,
@@ -67,6 +69,8 @@ ROWS_FILE = "uncertainty_rows.json"
 
 WITH_TRUTH = ("sim", "mnist")
 """datasets whose rows carry their true ambiguity; the paper's two"""
+MIXED = ("sim",)
+"""of these, those whose columns are of both kinds"""
 
 MEMBERS = 5
 """perceptrons of an ensemble"""
@@ -121,18 +125,18 @@ def _look_at(
     missing = [
         seed for seed in range(runs) if not table.has(**about, arrangement="shared", seed=seed)
     ]
-    lacks_pairs = bench.dataset in WITH_TRUTH and not table.has(**about, arrangement="pair")
-    if not (missing or lacks_pairs or not per_row.has(**about)):
-        return
-    study = Study(bench, setting, embedding_seed)
-    if not per_row.has(**about):
-        per_row.add([{**about, **study.per_row()}])
-    for seed in missing:
-        table.add([{**about, **row} for row in study.run(seed)])
-        bench.say(f"{bench.dataset}, {setting}: uncertainty, run {seed}")
-    if lacks_pairs:
-        pairs = pair_rows(study.embedded.scores, bench.ambiguity, bench.split)
-        table.add([{**about, **row} for row in pairs])
+    if missing or not per_row.has(**about):
+        study = Study(bench, setting, embedding_seed)
+        if not per_row.has(**about):
+            per_row.add([{**about, **study.per_row()}])
+        for seed in missing:
+            table.add([{**about, **row} for row in study.run(seed)])
+            bench.say(f"{bench.dataset}, {setting}: uncertainty, run {seed}")
+    if bench.dataset in MIXED and not table.has(**about, score=BALANCED):
+        estimator = fitted(bench, "var_t_jepa", setting, embedding_seed)
+        assert isinstance(estimator, VarTJEPA)
+        balanced = balanced_row(estimator, bench.data.table, bench.ambiguity, bench.split)
+        table.add([{**about, **balanced}])
 
 
 def open_uncertainty(folder: Path, scale: Scale) -> tuple[ResultFile, ResultFile]:
@@ -149,6 +153,7 @@ def open_uncertainty(folder: Path, scale: Scale) -> tuple[ResultFile, ResultFile
             "members": MEMBERS,
             "passes": PASSES,
             "combined": {name: list(parts) for name, parts in COMBINED_PARTS.items()},
+            **({"splits": BALANCED_SPLITS} if row.get("arrangement") == "balanced" else {}),
         }
 
     about = ("dataset", "setting", "embedding_seed")

@@ -11,7 +11,7 @@ from varjepa.experiments.findings import Finding
 from varjepa.experiments.results import Row
 from varjepa.experiments.summaries import group
 from varjepa.experiments.tabular_paper import uncertainty_paper_value
-from varjepa.experiments.uncertainty_scores import COMBINED, DOUBTS, LATENT, OWN, PAIRS, POSTHOC
+from varjepa.experiments.uncertainty_scores import BALANCED, COMBINED, DOUBTS, LATENT, OWN, POSTHOC
 
 PAPER_DATASETS = ("mnist", "sim")
 
@@ -59,13 +59,12 @@ def best_of(
 def ambiguity_score(groups: Groups, dataset: str, setting: str) -> tuple[str, Sequence[Row]] | None:
     """The latent score that is to find ambiguous rows, with its rows.
 
-    The paper's own; in "ours" the one, or the two together, that agree best with u on the
-    validation rows.
+    The paper's own; in "ours" the one that agrees best with u on the validation rows.
     """
     if setting == "paper":
         rows = groups.get((dataset, "paper", LATENT))
         return (rows[0]["latent"], rows) if rows else None
-    places = [("shared", name) for name in SCORES] + [("pair", name) for name in PAIRS]
+    places = [*(("shared", name) for name in SCORES), ("balanced", BALANCED)]
     found = {
         place: metric_mean(groups.get((dataset, *place)), "validation_spearman") for place in places
     }

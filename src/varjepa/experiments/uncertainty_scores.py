@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from varjepa.evaluation.combination import fit_combined_score
 from varjepa.experiments.embeddings import SCORES
@@ -31,14 +30,8 @@ BOUNDS = ("random", "oracle")
 TOLD = "told u"
 """the one score of the arrangement "bound"; where there is a true ambiguity"""
 
-PAIRS = {
-    f"{a} + {b}": (a, b)
-    for a in SCORES
-    for b in SCORES
-    if a.startswith("nll ") and b.startswith("predictive ")
-}
-"""Two latent scores together, the scores of the arrangement "pair". A row can be ambiguous in two
-ways: it is unlike all others, or like too many of them; each has its own mark."""
+BALANCED = "nll balanced"
+"""the one score of the arrangement "balanced"; where columns are of both kinds"""
 
 _ALONE = (*(f"{kind} {usual_aggregate(kind)}" for kind in KINDS), *OWN, "probe doubt")
 
@@ -58,12 +51,6 @@ class Judged:
 
     scores: Mapping[str, Floats]
     wrong: Floats
-
-
-def pair_scores(scores: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Of every pair: the mean of a row's places in both orders of all rows, between 0 and 1."""
-    places = {name: rankdata(score) / len(score) for name, score in scores.items()}
-    return {title: (places[a] + places[b]) / 2 for title, (a, b) in PAIRS.items()}
 
 
 def combine(held_out: Judged, test: Judged) -> dict[str, Floats]:

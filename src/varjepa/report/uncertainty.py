@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,13 @@ from varjepa.experiments.summaries import group
 from varjepa.experiments.tabular_paper import uncertainty_paper_value
 from varjepa.experiments.tabular_settings import SETTINGS
 from varjepa.experiments.uncertainty_findings import PAPER_DATASETS, uncertainty_findings
-from varjepa.experiments.uncertainty_scores import LATENT, PAIRS, PAPER_SCORES, SHARED_SCORES, TOLD
+from varjepa.experiments.uncertainty_scores import (
+    BALANCED,
+    LATENT,
+    PAPER_SCORES,
+    SHARED_SCORES,
+    TOLD,
+)
 from varjepa.files import write_text
 from varjepa.report.beside import MISSING, finding_lines, header, line, short
 from varjepa.report.uncertainty_figures import draw_corruption, draw_uncertainty
@@ -103,21 +108,20 @@ def ranking_seeds(rows: Sequence[Row]) -> list[str]:
 
 
 def shared_error(here: Mapping[tuple[Any, ...], Sequence[Row]]) -> str:
-    """The error that makes the AURCs below comparable; what two scores find together, and what
-    bounds Spearman and AUROC.
+    """The error that makes the AURCs below comparable; what a balanced score finds of u, and
+    what bounds that.
     """
     rows = here.get(("shared", "random"))
     if not rows:
         return "The shared classifier is a perceptron; not computed yet."
     error = statistics.fmean(row["error_rate"] for row in rows)
     said = f"The shared classifier is a perceptron with an error of {short(error)}."
-    pairs = [rows for name in PAIRS if (rows := here.get(("pair", name)))]
-    if pairs:
-        best = max(pairs, key=lambda rows: rows[0]["validation_spearman"] or -math.inf)
+    balanced = here.get(("balanced", BALANCED))
+    if balanced:
         said += (
-            f" Two latent scores together ({best[0]['score']}, chosen on validation rows; the mean "
-            f"of a row's ranks) find u with a Spearman of {mean_of(best, 'spearman')} and an AUROC "
-            f"of {mean_of(best, 'auroc')}."
+            " How unlikely a row's values are given the others, numbers and categories in equal "
+            f"parts, finds u with a Spearman of {mean_of(balanced, 'spearman')} and an AUROC of "
+            f"{mean_of(balanced, 'auroc')}."
         )
     told = here.get(("bound", TOLD))
     if told:

@@ -7,7 +7,7 @@ the same for all rows, so a score does not depend on the other rows of its batch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
@@ -30,27 +30,27 @@ other columns). r is the imputer; without one, the objective's predictor."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-Aggregate = Literal["mean", "q90", "geometric"]
-"""over a row's values: their mean, their 90th percentile, or, of standard deviations, their
-geometric mean"""
+Aggregate = Literal["mean", "q90", "geometric", "balanced"]
+"""over a row's values: their mean; their 90th percentile; of standard deviations, their geometric
+mean; of nll, the mean over its numbers and the one over its categories, each for a half. A density
+and a probability have no scale in common, and many of one kind drown a few of the other."""
 
-AGGREGATES: tuple[Aggregate, ...] = get_args(Aggregate)
-
-SPREADS: tuple[Kind, ...] = ("posterior", "predictive")
-"""Scores that are standard deviations, of which alone there is a geometric mean."""
+AGGREGATES: Mapping[Kind, tuple[Aggregate, ...]] = {
+    "posterior": ("mean", "q90", "geometric"),
+    "predictive": ("mean", "q90", "geometric"),
+    "surprise": ("mean", "q90"),
+    "nll": ("mean", "q90", "balanced"),
+}
 
 Measure = tuple[Kind, Aggregate]
 """One number for a row."""
 
 MEASURES: tuple[Measure, ...] = tuple(
-    (kind, aggregate)
-    for kind in KINDS
-    for aggregate in AGGREGATES
-    if aggregate != "geometric" or kind in SPREADS
+    (kind, aggregate) for kind in KINDS for aggregate in AGGREGATES[kind]
 )
 
 SPLITS = 2
-"""How many times the columns are cut into halves."""
+"""How many times the columns are cut into halves; more of them is steadier, and takes longer."""
 
 
 def usual_aggregate(kind: Kind) -> Aggregate:
@@ -68,6 +68,8 @@ class Scores:
 
     values: Tensor  # (B, D, d) or (B, D, 1)
     known: Tensor  # (B, D) bool: cells that have a score
+    numeric: int
+    """number of numeric features, which come first"""
 
     def per_column(self) -> Tensor:
         """Mean over latent dimensions; NaN where a cell has no score.  # (B, D)"""
@@ -75,11 +77,16 @@ class Scores:
 
     def per_row(self, aggregate: Aggregate) -> Tensor:
         """One number for all of a row's values; 0 where it has none.  # (B,)"""
-        spread = self.values.masked_fill(~self.known.unsqueeze(-1), torch.nan).flatten(1)
+        cells = self.values.masked_fill(~self.known.unsqueeze(-1), torch.nan)
+        spread = cells.flatten(1)
         if aggregate == "q90":
             return spread.nanquantile(0.9, dim=-1).nan_to_num(0.0)
         if aggregate == "geometric":
             return spread.log().nanmean(-1).exp().nan_to_num(0.0)
+        if aggregate == "balanced":
+            kinds = cells[:, : self.numeric], cells[:, self.numeric :]
+            each = torch.stack([kind.flatten(1).nanmean(-1) for kind in kinds], dim=-1)
+            return each.nanmean(-1).nan_to_num(0.0)
         return spread.nanmean(-1).nan_to_num(0.0)
 
 
@@ -90,12 +97,13 @@ def score_rows(
     kinds: Sequence[Kind],
     seed: int,
     posterior: DiagonalGaussian | None = None,
+    splits: int = SPLITS,
 ) -> dict[Kind, Scores]:
     """Score every feature of every row; several kinds share their predictions.
 
     ``posterior``: what :func:`embed_rows` says of these rows, where somebody has asked it already.
     """
-    features, device = model.shape.features, rows.num.device
+    features, numeric, device = model.shape.features, model.shape.numeric, rows.num.device
     everything = torch.ones(len(rows), features, dtype=torch.bool, device=device)
     if posterior is None and not {"predictive", "nll"}.issuperset(kinds):
         posterior = embed_rows(model, rows)
@@ -110,7 +118,7 @@ def score_rows(
 
     predicted = [kind for kind in kinds if kind != "posterior"]
     totals = dict.fromkeys(predicted, torch.zeros((), device=device))
-    for masks in column_splits(rows, features, seed) if predicted else ():
+    for masks in column_splits(rows, features, seed, splits) if predicted else ():
         r = predict_latents(model, rows, masks)
         asked = torch.zeros_like(everything).scatter(1, masks.target[:, 0], True).unsqueeze(-1)
         for kind in predicted:
@@ -119,11 +127,11 @@ def score_rows(
     observed = everything if rows.observed is None else rows.observed
     found: dict[Kind, Scores] = {
         # a prediction needs no value to be there; a surprise does
-        kind: Scores(total / SPLITS, everything if kind == "predictive" else observed)
+        kind: Scores(total / splits, everything if kind == "predictive" else observed, numeric)
         for kind, total in totals.items()
     }
     if "posterior" in kinds and posterior is not None:
-        found["posterior"] = Scores(posterior.std, everything)
+        found["posterior"] = Scores(posterior.std, everything, numeric)
     return found
 
 
@@ -151,11 +159,13 @@ def objective_terms(model: VarTJepa, rows: Rows, seed: int) -> ElboTerms:
     )
 
 
-def column_splits(rows: Rows, features: int, seed: int) -> Iterator[FeatureMasks]:
-    """Masks that ask for one half of the columns given the other; each column ``SPLITS`` times."""
+def column_splits(
+    rows: Rows, features: int, seed: int, splits: int = SPLITS
+) -> Iterator[FeatureMasks]:
+    """Masks that ask for one half of the columns given the other; each column ``splits`` times."""
     generator = generator_for(seed, "column splits")
     device = rows.num.device
-    for _ in range(SPLITS):
+    for _ in range(splits):
         order = torch.randperm(features, generator=generator)
         halves = order[: features // 2].sort().values, order[features // 2 :].sort().values
         for context, target in (halves, halves[::-1]) if features > 1 else (halves,):

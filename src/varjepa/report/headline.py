@@ -110,7 +110,7 @@ def uncertainty_headline(rows: Sequence[Row]) -> list[str]:
     lines = [
         "Uncertainty of a row against its true ambiguity u: *the paper's*, "
         + _ours(settings)
-        + (" with the latent score, or two together, that agree best with u on validation rows")
+        + (" with the latent score that agrees best with u on validation rows")
         * ("ours" in settings)
         + ". AURC: all scores on the errors of one classifier; not in the paper.",
         "",

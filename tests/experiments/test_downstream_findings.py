@@ -128,6 +128,19 @@ def test_another_setting_is_compared_with_what_there_is() -> None:
     assert "missing" not in ours["raw"].evidence  # raw columns have no setting
 
 
+@pytest.mark.parametrize(("changed", "lost"), [(-0.9, 0), (0.9, 1)])
+def test_t_jepa_counts_with_the_better_of_its_settings(changed: float, lost: int) -> None:
+    """One cell of it in ours; all others, and this one where it is worse, as in the paper's."""
+    cell = ("adult", "t_jepa", "mlp", 1.0)
+
+    def change(place: Place) -> float | None:
+        return 0.5 if place[1] == "var_t_jepa" else changed if place == cell else None
+
+    found = judged(paper_plus() + paper_plus(change, "ours"), "ours")["t_jepa"]
+    assert found.evidence.startswith(f"{30 - lost} of 30")
+    assert found.evidence.endswith("T-JEPA in the better of its settings")
+
+
 def test_losses_against_raw_columns_stand_beside_the_papers() -> None:
     same = judged(paper_plus())["raw"]
     assert same.holds is True

@@ -38,11 +38,12 @@ def downstream_findings(
     cells = accuracy_cells(rows, setting)
     if not any(name == "var_t_jepa" for _, name, _, _ in cells):
         return []
-    others = {**accuracy_cells(rows, "paper"), **cells}  # raw columns have no setting
+    of_paper = accuracy_cells(rows, "paper")
+    others = {**of_paper, **cells}  # raw columns have no setting
     return [
         *_against_the_paper(cells),
         _rising(cells),
-        _beats_t_jepa(cells, others, setting),
+        _beats_t_jepa(cells, of_paper),
         _against_raw(cells, others),
         cost_finding(trainings, setting),
     ]
@@ -133,19 +134,28 @@ def _rising(cells: Cells) -> Finding:
     )
 
 
-def _beats_t_jepa(cells: Cells, others: Cells, setting: str) -> Finding:
+def _beats_t_jepa(cells: Cells, of_paper: Cells) -> Finding:
+    """T-JEPA counts with the better of its settings: changes that help us may help it too."""
     wanted = [(dataset, predictor) for dataset in REAL_TABLES for predictor in PAPER_PREDICTORS]
+
+    def best(dataset: str, predictor: str) -> float | None:
+        key = (dataset, "t_jepa", predictor, 1.0)
+        return max((here[key].mean for here in (cells, of_paper) if key in here), default=None)
+
     won = {
-        (dataset, predictor): cells[ours].mean > others[theirs].mean
+        (dataset, predictor): cells[ours].mean > theirs
         for dataset, predictor in wanted
         if (ours := (dataset, "var_t_jepa", predictor, 1.0)) in cells
-        and (theirs := (dataset, "t_jepa", predictor, 1.0)) in others
+        and (theirs := best(dataset, predictor)) is not None
     }
     missing, count = len(wanted) - len(won), sum(won.values())
     lost = counted(dataset for (dataset, _), is_won in won.items() if not is_won)
     evidence = f"{count} of {len(wanted)}" + (f"; not: {lost}" if lost else "")
-    if setting != "paper" and won and not any(key[1] == "t_jepa" for key in cells):
-        evidence += "; T-JEPA in the paper's setting"
+    if won and cells != of_paper:
+        both = any(key[1] == "t_jepa" for key in cells)
+        evidence += "; T-JEPA in " + (
+            "the better of its settings" if both else "the paper's setting"
+        )
     return Finding(
         f"Var-T-JEPA beats T-JEPA in {BEATEN_GOAL} of the {len(wanted)} full-coverage cells of the "
         "five real tables",

@@ -54,7 +54,7 @@ SHOWN = "nll balanced"
 numbers and categories in equal parts. SIM's ambiguity, noise on some numbers of a row and changed
 categories, leaves the clearest trace in it."""
 
-SPLITS = 8
+SHOWN_SPLITS = 8
 """of the columns, for the one that is shown"""
 
 Say = Callable[[str], None]
@@ -118,7 +118,7 @@ def run_demo(folder: Path, settings: DemoSettings, say: Say) -> Path:
     test = table.take(split.test)
     accuracies, correct = judge(model, table, label, split)
     unsure = model.uncertainties(test)
-    unsure[SHOWN] = model.uncertainty(test, "nll", "balanced", splits=SPLITS)
+    unsure[SHOWN] = model.uncertainty(test, "nll", "balanced", splits=SHOWN_SPLITS)
     tables = [
         accuracies,
         selective_table(correct, unsure),
@@ -292,7 +292,7 @@ def most_uncertain(
     Columns differ in how well they can be known at all, so a cell is judged by how far it is above
     its column's median, in units of the column's usual deviation from it.
     """
-    columns = model.uncertainty(table.take(test), "nll", per_column=True, splits=SPLITS)
+    columns = model.uncertainty(table.take(test), "nll", per_column=True, splits=SHOWN_SPLITS)
     middle = np.median(columns, axis=0)
     excess = (columns - middle) / (np.median(np.abs(columns - middle), axis=0) + 1e-12)
     names = [feature.name for feature in model.codec_.features]

@@ -7,7 +7,8 @@
 4. A wide predictor really conditions: a column that is a function of two others is filled from
    them (R² ≥ .8, accuracy ≥ .9), and no longer when those are shuffled.
 5. sample keeps what is given and draws within kind and range.
-6. Every kind of uncertainty is finite, per row and per column.
+6. Every kind of uncertainty is finite, per row and per column; balanced, numbers and categories
+   weigh the same; more splits of the columns are steadier.
 7. Odd tables work: one row, one column, constant, all missing, a huge category.
 """
 

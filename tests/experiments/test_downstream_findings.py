@@ -5,7 +5,8 @@
 2. 160 reached and 120 above are counted over all 168 cells: one too few fails.
 3. Missing cells are never counted as reached: they are said, and a claim that they could still
    decide is open.
-4. Accuracy must rise in every dataset; T-JEPA must be beaten in 26 of 30 cells; losses against raw
+4. Accuracy must rise in every dataset; T-JEPA must be beaten in 26 of 30 cells, in
+   the better of its settings; losses against raw
    columns are counted beside the paper's; the sum of the trainings has to stay within its goal.
 """
 
@@ -128,13 +129,19 @@ def test_another_setting_is_compared_with_what_there_is() -> None:
     assert "missing" not in ours["raw"].evidence  # raw columns have no setting
 
 
-@pytest.mark.parametrize(("changed", "lost"), [(-0.9, 0), (0.9, 1)])
-def test_t_jepa_counts_with_the_better_of_its_settings(changed: float, lost: int) -> None:
+@pytest.mark.parametrize(
+    ("ours", "theirs", "lost"), [(0.5, 0.9, 1), (0.5, 0.4, 0), (-0.3, -0.9, 1)]
+)
+def test_t_jepa_counts_with_the_better_of_its_settings(
+    ours: float, theirs: float, lost: int
+) -> None:
     """One cell of it in ours; all others, and this one where it is worse, as in the paper's."""
     cell = ("adult", "t_jepa", "mlp", 1.0)
 
     def change(place: Place) -> float | None:
-        return 0.5 if place[1] == "var_t_jepa" else changed if place == cell else None
+        if place[1] == "var_t_jepa":
+            return ours if (place[0], place[2]) == ("adult", "mlp") else 0.5
+        return theirs if place == cell else None
 
     found = judged(paper_plus() + paper_plus(change, "ours"), "ours")["t_jepa"]
     assert found.evidence.startswith(f"{30 - lost} of 30")

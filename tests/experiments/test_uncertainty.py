@@ -7,8 +7,8 @@
 4. The rows behind the figures are the test rows, in both settings.
 5. Finished runs are not computed again.
 6. A regression that is told u finds it, where there is something to find, and only then.
-7. Two latent scores together find what neither does alone; results that lack them get them, and
-   nothing else is computed for it.
+7. The balanced score is there once per embedding; results that lack it get it, and nothing else is
+   computed for it; never from another model than the embeddings'.
 8. A combined score that learned from errors beats its parts where they carry different news.
 """
 
@@ -26,6 +26,7 @@ import pytest
 from tests.experiments.tiny import TINY, sim_under_any_name
 from varjepa.datasets.dataset import split_rows
 from varjepa.downstream import RawFeatures
+from varjepa.errors import InputError
 from varjepa.evaluation.ambiguity import spearman
 from varjepa.evaluation.selective import aurc
 from varjepa.experiments import uncertainty as study
@@ -110,6 +111,16 @@ def test_a_run_that_lacks_only_its_balanced_score_gets_it(
     study.reproduce_uncertainty(folder, PLAN, "cpu")
     again, _ = study.open_uncertainty(folder, TINY)
     assert again.rows == table.rows
+
+
+def test_the_model_of_kept_embeddings_is_not_trained_anew(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "older"
+    shutil.copytree(finished, folder)
+    table, _ = study.open_uncertainty(folder, TINY)
+    write_rows(table.path, [row for row in table.rows if row["arrangement"] != "balanced"])
+    shutil.rmtree(folder / "models")
+    with pytest.raises(InputError, match="is there but its model"):
+        study.reproduce_uncertainty(folder, PLAN, "cpu")
 
 
 def test_who_is_told_the_ambiguity_finds_it_in_the_columns_that_have_it() -> None:

@@ -1,8 +1,7 @@
 """Claims about the goals on uncertainty, on invented rows.
 
 1. SIM's and MNIST's Spearman and AUROC have to be at or above the paper's, both of them. In "ours"
-   the score is the one, or the two together, that validation rows prefer, whatever the test rows
-   say.
+   the score is the one that validation rows prefer, whatever the test rows say.
 2. A combined score has to be at or below the best of all post-hoc scores on the same classifier's
    errors, whichever that is; where one of them is missing the claim is open.
 3. Means are over runs of the first embedding of the setting alone.

@@ -267,10 +267,11 @@ class VarTJEPA(TableEstimator):
         ``kind``: "predictive" (std of the latents given the other columns); "posterior", the
         paper's (given the whole row); "surprise" (how far the row moves the latents from what the
         other columns predict); "nll" (how unlikely its values are given the other columns).
-        ``aggregate``: "mean" or "q90" of a row's values; of standard deviations also "geometric",
-        the default for "predictive"; of "nll" also "balanced": numbers and categories weigh the
-        same, however many there are of each. ``splits``: how often the columns are cut in two
-        halves that predict each other; more of them is steadier, and takes longer.
+        ``aggregate``, of a row's values: "mean" (the default, but for "predictive") or "q90"; of
+        standard deviations also "geometric" (the default for "predictive"); of "nll" also
+        "balanced": numbers and categories weigh the same, however many there are of each. A single
+        feature needs none. ``splits``: how often the columns are cut into halves that predict each
+        other; more is steadier and takes longer. "posterior" predicts nothing and has none.
 
         The default is not the paper's score: on Adult that one's ranking depends on the seed, and
         this one's does not (docs/tabular-log.md). "nll" sees rows unlike all others, "predictive"
@@ -385,8 +386,7 @@ class VarTJEPA(TableEstimator):
         """
         check_is_fitted(self)
         one_of("z", z, ("posterior", "prior"))
-        if n < 1:
-            raise InputError(f"n must be at least 1, not {n}")
+        at_least_one("n", n)
         fixed = self._given(n, given)
         encoded = self.codec_.encode(fixed)
         rows = self._rows(encoded)

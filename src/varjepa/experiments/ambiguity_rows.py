@@ -20,8 +20,9 @@ from varjepa.downstream import RawFeatures
 from varjepa.downstream.encoding import RawEncoder
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
+from varjepa.estimators.parameters import pick_device
 from varjepa.evaluation.ambiguity import auroc_of_ambiguous, spearman
-from varjepa.experiments.results import Row
+from varjepa.experiments.results import Row, rounded
 from varjepa.experiments.uncertainty_scores import BALANCED, TOLD
 
 Floats = NDArray[np.float64]
@@ -38,15 +39,17 @@ def balanced_row(estimator: VarTJEPA, table: pa.Table, ambiguity: Floats, split:
         estimator.uncertainty(table.take(rows), "nll", "balanced", splits=BALANCED_SPLITS)
         for rows in (split.validation, split.test)
     )
+    device = str(pick_device(estimator.device))
     return {
-        **_row("balanced", BALANCED, test, ambiguity[split.test]),
+        **_row("balanced", BALANCED, test, ambiguity[split.test], device),
         "validation_spearman": rounded(spearman(held_out, ambiguity[split.validation])),
     }
 
 
 def bound_row(raw: RawFeatures, ambiguity: Floats, split: Split) -> Row:
     """How well somebody finds ambiguous rows who is told the ambiguity of others."""
-    return _row("bound", TOLD, told_ambiguity(raw, ambiguity, split), ambiguity[split.test])
+    score = told_ambiguity(raw, ambiguity, split)
+    return _row("bound", TOLD, score, ambiguity[split.test], "cpu")
 
 
 def told_ambiguity(raw: RawFeatures, ambiguity: Floats, split: Split) -> Floats:
@@ -59,12 +62,9 @@ def told_ambiguity(raw: RawFeatures, ambiguity: Floats, split: Split) -> Floats:
     return found
 
 
-def rounded(value: float) -> float | None:
-    """A figure as it is written down; nothing where there is none."""
-    return round(value, 6) if np.isfinite(value) else None
-
-
-def _row(arrangement: str, name: str, score: NDArray[np.floating[Any]], truth: Floats) -> Row:
+def _row(
+    arrangement: str, name: str, score: NDArray[np.floating[Any]], truth: Floats, device: str
+) -> Row:
     return {
         "arrangement": arrangement,
         "score": name,
@@ -74,5 +74,5 @@ def _row(arrangement: str, name: str, score: NDArray[np.floating[Any]], truth: F
         "auroc": rounded(auroc_of_ambiguous(score, truth)),
         "validation_spearman": None,
         **dict.fromkeys(("aurc", "aurc_trapezoid", "aurc_collapsed", "augrc", "error_rate")),
-        "environment": describe_environment("cpu"),
+        "environment": describe_environment(device),
     }

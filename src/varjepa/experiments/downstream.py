@@ -197,7 +197,7 @@ def learn(bench: Workbench, model: Model, setting: Setting, seed: int) -> Embedd
     return embedded
 
 
-def fitted(bench: Workbench, model: Model, setting: Setting, seed: int) -> TableEstimator:
+def obtain_estimator(bench: Workbench, model: Model, setting: Setting, seed: int) -> TableEstimator:
     """The model behind the embeddings of a setting."""
     spec = pretraining(bench.dataset, model, setting, bench.scale, seed)
     return bench.estimator(embedding_name(bench.dataset, setting, spec), spec)

@@ -43,7 +43,7 @@ def downstream_findings(
     return [
         *_against_the_paper(cells),
         _rising(cells),
-        _beats_t_jepa(cells, of_paper),
+        _beats_t_jepa(cells, of_paper, setting),
         _against_raw(cells, others),
         cost_finding(trainings, setting),
     ]
@@ -134,7 +134,7 @@ def _rising(cells: Cells) -> Finding:
     )
 
 
-def _beats_t_jepa(cells: Cells, of_paper: Cells) -> Finding:
+def _beats_t_jepa(cells: Cells, of_paper: Cells, setting: str) -> Finding:
     """T-JEPA counts with the better of its settings: changes that help us may help it too."""
     wanted = [(dataset, predictor) for dataset in REAL_TABLES for predictor in PAPER_PREDICTORS]
 
@@ -151,8 +151,8 @@ def _beats_t_jepa(cells: Cells, of_paper: Cells) -> Finding:
     missing, count = len(wanted) - len(won), sum(won.values())
     lost = counted(dataset for (dataset, _), is_won in won.items() if not is_won)
     evidence = f"{count} of {len(wanted)}" + (f"; not: {lost}" if lost else "")
-    if won and cells != of_paper:
-        both = any(key[1] == "t_jepa" for key in cells)
+    if won and setting != "paper":
+        both = any((dataset, "t_jepa", predictor, 1.0) in cells for dataset, predictor in won)
         evidence += "; T-JEPA in " + (
             "the better of its settings" if both else "the paper's setting"
         )

@@ -40,7 +40,8 @@ from varjepa.models.var_t_jepa.scoring import KINDS, MEASURES, score_rows
 from varjepa.training.checkpoint import remove_checkpoints
 
 RANKING = tuple(measure for measure in MEASURES if measure[1] != "balanced")
-"""what rows may be ranked by: the same on a table with one kind of columns and on others"""
+"""What rows may be ranked by. Without "balanced": where columns are of one kind it is the mean
+again, and what was chosen among the others stays comparable."""
 SCORES = tuple(f"{kind} {aggregate}" for kind, aggregate in RANKING)
 """their names"""
 
@@ -71,7 +72,7 @@ def obtain(
     folder: Path, name: str, spec: Pretraining, data: Dataset, device: str, say: Say
 ) -> Embedded:
     """Load the embeddings, or make them from the model, which is loaded or trained."""
-    path = folder / "embeddings" / f"{name}.safetensors"
+    path = embedding_path(folder, name)
     if path.exists():
         return read_embedded(path, _stamp(spec, data))
     estimator, training = obtain_model(folder, name, spec, data, device, say)
@@ -133,6 +134,21 @@ def obtain_model(
     return estimator, training
 
 
+def embedding_path(results: Path, name: str) -> Path:
+    """Where the embeddings of a training are kept."""
+    return results / "embeddings" / f"{name}.safetensors"
+
+
+def refuse_without_model(results: Path, name: str) -> None:
+    """A model that is trained anew is not the one that the embeddings are of."""
+    folder = results / "models" / name
+    if not (folder / "training.json").exists():
+        raise InputError(
+            f"{embedding_path(results, name)} is there but its model {folder} is not: bring it "
+            "back, or remove the embeddings to train both again"
+        )
+
+
 def _stamp(spec: Pretraining, data: Dataset) -> dict[str, Any]:
     """What a kept model or embedding must be of."""
     return {"settings": plain(spec), "dataset": data.name}
@@ -158,7 +174,7 @@ def embed_table(estimator: TableEstimator, table: pa.Table) -> Tensor:
 
 
 def score_table(estimator: VarTJEPA, table: pa.Table) -> dict[str, Floats]:
-    """Every latent uncertainty of every row, all in one pass."""
+    """Every score of ``RANKING`` of every row, all in one pass."""
 
     def score(model: VarTJepa, rows: Rows) -> Tensor:
         found = score_rows(model, rows, KINDS, estimator.seed_)

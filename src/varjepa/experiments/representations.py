@@ -17,7 +17,14 @@ from varjepa.downstream import Inputs, RawFeatures, Tokens
 from varjepa.downstream.encoding import RawEncoder
 from varjepa.estimators.base import TableEstimator
 from varjepa.experiments.cells import choose_score
-from varjepa.experiments.embeddings import Embedded, Say, obtain, obtain_model
+from varjepa.experiments.embeddings import (
+    Embedded,
+    Say,
+    embedding_path,
+    obtain,
+    obtain_model,
+    refuse_without_model,
+)
 from varjepa.experiments.pretraining import Pretraining, Scale
 from varjepa.experiments.tabular_settings import SPLIT_SEED, Model
 from varjepa.tables import TableCodec
@@ -98,7 +105,9 @@ class Workbench:
         return self._embedded[name]
 
     def estimator(self, name: str, spec: Pretraining) -> TableEstimator:
-        """The model behind it."""
+        """The model behind it: kept with its embeddings, or trained now if neither is there."""
+        if embedding_path(self.folder, name).exists():
+            refuse_without_model(self.folder, name)
         return obtain_model(self.folder, name, spec, self.data, self.device, self.say)[0]
 
     def chosen_score(self, name: str, spec: Pretraining) -> str:

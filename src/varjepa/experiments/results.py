@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -141,6 +142,11 @@ def _digest(value: Any) -> str:
     """The same for what is the same in JSON."""
     text = json.dumps(value, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def rounded(value: float) -> float | None:
+    """A figure as it is written down; nothing where there is none."""
+    return round(value, 6) if math.isfinite(value) else None
 
 
 def plain(settings: DataclassInstance) -> Any:

@@ -37,7 +37,7 @@ from varjepa.evaluation.posthoc import (
     predictive_entropy,
 )
 from varjepa.evaluation.selective import selective_scores
-from varjepa.experiments.ambiguity_rows import BALANCED_SPLITS, balanced_row, bound_row, rounded
+from varjepa.experiments.ambiguity_rows import BALANCED_SPLITS, balanced_row, bound_row
 from varjepa.experiments.cells import (
     fit_on,
     fit_options,
@@ -45,12 +45,12 @@ from varjepa.experiments.cells import (
     predictor_settings,
     wrong_rows,
 )
-from varjepa.experiments.downstream import fitted, learn, score_name
+from varjepa.experiments.downstream import learn, obtain_estimator, score_name
 from varjepa.experiments.embeddings import SCORES, Embedded, Say
 from varjepa.experiments.example_images import example_images
 from varjepa.experiments.pretraining import FULL, Scale, pretraining
 from varjepa.experiments.representations import Workbench
-from varjepa.experiments.results import Layout, ResultFile, Row, plain
+from varjepa.experiments.results import Layout, ResultFile, Row, plain, rounded
 from varjepa.experiments.tabular_settings import Setting
 from varjepa.experiments.uncertainty_scores import (
     BALANCED,
@@ -104,7 +104,7 @@ def reproduce_uncertainty(
             bench = Workbench(folder, dataset, plan.scale, device, say)
             for setting in plan.settings:
                 for embedding_seed in range(plan.embeddings):
-                    _look_at(bench, setting, embedding_seed, plan.runs, table, per_row)
+                    _complete(bench, setting, embedding_seed, plan.runs, table, per_row)
                 about = {"dataset": dataset, "setting": setting, "embedding_seed": 0}
                 if dataset in WITH_TRUTH and not table.has(**about, score=TOLD):
                     bound = bound_row(bench.raw, bench.ambiguity, bench.split)
@@ -112,7 +112,7 @@ def reproduce_uncertainty(
     return table, per_row
 
 
-def _look_at(
+def _complete(
     bench: Workbench,
     setting: Setting,
     embedding_seed: int,
@@ -133,7 +133,7 @@ def _look_at(
             table.add([{**about, **row} for row in study.run(seed)])
             bench.say(f"{bench.dataset}, {setting}: uncertainty, run {seed}")
     if bench.dataset in MIXED and not table.has(**about, score=BALANCED):
-        estimator = fitted(bench, "var_t_jepa", setting, embedding_seed)
+        estimator = obtain_estimator(bench, "var_t_jepa", setting, embedding_seed)
         assert isinstance(estimator, VarTJEPA)
         balanced = balanced_row(estimator, bench.data.table, bench.ambiguity, bench.split)
         table.add([{**about, **balanced}])

@@ -31,7 +31,8 @@ TOLD = "told u"
 """the one score of the arrangement "bound"; where there is a true ambiguity"""
 
 BALANCED = "nll balanced"
-"""the one score of the arrangement "balanced"; where columns are of both kinds"""
+"""the one score of the arrangement "balanced"; of datasets with a true ambiguity
+and columns of both kinds"""
 
 _ALONE = (*(f"{kind} {usual_aggregate(kind)}" for kind in KINDS), *OWN, "probe doubt")
 

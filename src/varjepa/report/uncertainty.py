@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from varjepa.experiments.ambiguity_rows import BALANCED_SPLITS
 from varjepa.experiments.results import Row
 from varjepa.experiments.summaries import group
 from varjepa.experiments.tabular_paper import uncertainty_paper_value
@@ -119,9 +120,9 @@ def shared_error(here: Mapping[tuple[Any, ...], Sequence[Row]]) -> str:
     balanced = here.get(("balanced", BALANCED))
     if balanced:
         said += (
-            " How unlikely a row's values are given the others, numbers and categories in equal "
-            f"parts, finds u with a Spearman of {mean_of(balanced, 'spearman')} and an AUROC of "
-            f"{mean_of(balanced, 'auroc')}."
+            f" {BALANCED} (how unlikely the values of a row are given its other columns, numbers "
+            f"and categories in equal parts, {BALANCED_SPLITS} splits) finds u with a Spearman of "
+            f"{mean_of(balanced, 'spearman')} and an AUROC of {mean_of(balanced, 'auroc')}."
         )
     told = here.get(("bound", TOLD))
     if told:

@@ -32,8 +32,9 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 Aggregate = Literal["mean", "q90", "geometric", "balanced"]
 """over a row's values: their mean; their 90th percentile; of standard deviations, their geometric
-mean; of nll, the mean over its numbers and the one over its categories, each for a half. A density
-and a probability have no scale in common, and many of one kind drown a few of the other."""
+mean; of nll, half the mean over its numbers and half the one over its categories (of a row that has
+values of one kind alone, their mean). A density and a probability have no scale in common, and many
+of one kind drown a few of the other."""
 
 AGGREGATES: Mapping[Kind, tuple[Aggregate, ...]] = {
     "posterior": ("mean", "q90", "geometric"),

@@ -1,7 +1,7 @@
 """Scores that are judged by the true ambiguity u alone: there is no classifier that could err.
 
-``balanced``  how unlikely a row's values are given the others, numbers and categories in equal
-              parts, over many splits of the columns; beyond the paper.
+``balanced``  how unlikely a row's values are given its other columns, numbers and categories in
+              equal parts, over many splits of the columns; beyond the paper.
 ``bound``     no score of ours: boosted trees that are told the u of the training rows. A score that
               never sees u can hardly be expected to find it better than they do.
 """

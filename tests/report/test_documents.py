@@ -28,6 +28,7 @@ from varjepa.errors import InputError
 from varjepa.experiments.our_settings import OURS, tries
 from varjepa.report.blocks import build_blocks
 from varjepa.report.documents import fill, write_document
+from varjepa.report.headline import downstream_headline
 from varjepa.report.study_columns import FILES
 from varjepa.report.study_files import read_results
 
@@ -196,3 +197,13 @@ def test_unknown_names_are_left_out(tmp_path: Path) -> None:
     text = "\n".join(blocks_of(tmp_path).values())
     assert "odd" not in text
     assert "a / b" in text
+
+
+def test_a_few_cells_of_t_jepa_in_ours_are_not_the_headlines() -> None:
+    """They stand in the tables; a column that is missing everywhere would say nothing."""
+    ours = paper_plus(lambda p: 0.0 if p[1] == "var_t_jepa" else None, "ours")
+    few = paper_plus(lambda p: 0.0 if p[:3] == ("adult", "t_jepa", "mlp") else None, "ours")
+    whole = paper_plus(lambda p: 0.0 if p[:2] == ("adult", "t_jepa") else None, "ours")
+    tables = [downstream_headline(paper_plus() + ours + more) for more in ([], few, whole)]
+    assert tables[0] == tables[1]
+    assert sum(row.count("missing") for row in tables[2]) == 6  # all datasets but Adult

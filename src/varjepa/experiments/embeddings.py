@@ -139,13 +139,13 @@ def embedding_path(results: Path, name: str) -> Path:
     return results / "embeddings" / f"{name}.safetensors"
 
 
-def refuse_without_model(results: Path, name: str) -> None:
-    """A model that is trained anew is not the one that the embeddings are of."""
-    folder = results / "models" / name
-    if not (folder / "training.json").exists():
+def refuse_orphans(results: Path, name: str) -> None:
+    """A model that is trained anew is not the one that kept embeddings are of."""
+    path, folder = embedding_path(results, name), results / "models" / name
+    if path.exists() and not (folder / "training.json").exists():
         raise InputError(
-            f"{embedding_path(results, name)} is there but its model {folder} is not: bring it "
-            "back, or remove the embeddings to train both again"
+            f"{path} is there but its model {folder} is not: bring it back, or remove the "
+            "embeddings to train both again"
         )
 
 

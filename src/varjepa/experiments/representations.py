@@ -20,10 +20,9 @@ from varjepa.experiments.cells import choose_score
 from varjepa.experiments.embeddings import (
     Embedded,
     Say,
-    embedding_path,
     obtain,
     obtain_model,
-    refuse_without_model,
+    refuse_orphans,
 )
 from varjepa.experiments.pretraining import Pretraining, Scale
 from varjepa.experiments.tabular_settings import SPLIT_SEED, Model
@@ -106,8 +105,7 @@ class Workbench:
 
     def estimator(self, name: str, spec: Pretraining) -> TableEstimator:
         """The model behind it: kept with its embeddings, or trained now if neither is there."""
-        if embedding_path(self.folder, name).exists():
-            refuse_without_model(self.folder, name)
+        refuse_orphans(self.folder, name)
         return obtain_model(self.folder, name, spec, self.data, self.device, self.say)[0]
 
     def chosen_score(self, name: str, spec: Pretraining) -> str:

@@ -38,13 +38,13 @@ imports: $(READY)
 unit: $(READY)
 	$(BIN)/python -m pytest -n 2
 
-# the long forms of the reliability tests; their figures go to results/soak/
+# the long forms of the reliability tests; their figures go to benchmarks/results/soak/
 soak: $(READY)
 	$(BIN)/python -m pytest -m soak -v
 
 bench: $(READY)
-	$(BIN)/varjepa bench --shapes adult
-	$(BIN)/varjepa bench simulation
+	$(BIN)/python -m benchmarks.speed --shapes adult
+	$(BIN)/python -m benchmarks.speed simulation
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -30,7 +30,7 @@ def record_soak() -> Callable[[str, dict[str, Any]], None]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
 
     def record(name: str, figures: dict[str, Any]) -> None:
-        folder = Path(__file__).parents[1] / "results" / "soak"
+        folder = Path(__file__).parents[1] / "benchmarks" / "results" / "soak"
         folder.mkdir(exist_ok=True)
         write_json(
             folder / f"{name}.json",

@@ -29,7 +29,7 @@ import torch
 from varjepa.cli import fit as fit_command
 from varjepa.cli import main
 from varjepa.errors import InputError
-from varjepa.training.checkpoint import Checkpoints, whole_checkpoints
+from varjepa.training.checkpoints import Checkpoints, whole_checkpoints
 
 OPERATIONS = ("write_bytes", "replace", "unlink", "chmod", "rename")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SYMBOL = re.compile(r"`(varjepa(?:\.\w+)*):([\w.]+)`")
+SYMBOL = re.compile(r"`((?:varjepa|paper|benchmarks)(?:\.\w+)*):([\w.]+)`")
 
 
 def mapped_symbols() -> list[tuple[str, str]]:

@@ -18,7 +18,8 @@ dimension, A directions, T frequencies.
 """
 
 from varjepa.estimators import TJEPA, VarTJEPA
-from varjepa.selective import RiskCoverageDisplay, SelectiveClassifier
+from varjepa.estimators.risk_coverage import RiskCoverageDisplay
+from varjepa.estimators.selective import SelectiveClassifier
 from varjepa.version import __version__
 
 __all__ = ["TJEPA", "RiskCoverageDisplay", "SelectiveClassifier", "VarTJEPA", "__version__"]

@@ -31,29 +31,25 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
+from paper import simulation
+from paper.simulation import SIMULATION_VARIANTS, SimulationSettings
 from varjepa import TJEPA, VarTJEPA
-from varjepa.datasets.dataset import split_rows
-from varjepa.datasets.sim import SimSettings, draw_sim
+from varjepa.demo.sim import SimSettings, draw_sim
 from varjepa.environment import describe_arithmetic, describe_environment
-from varjepa.estimators import large_tables
-from varjepa.evaluation import (
-    ambiguity,
-    classification,
-    collapse,
-    combination,
-    holes,
-    likeness,
-    posthoc,
-    selective,
-)
-from varjepa.experiments import simulation
-from varjepa.experiments.settings import SIMULATION_VARIANTS, SimulationSettings
+from varjepa.estimators import fitting as large_tables
+from varjepa.estimators import selective as thresholds
+from varjepa.estimators.selective import SelectiveClassifier
+from varjepa.evaluate.splits import split_rows
+from varjepa.metrics import ambiguity, collapse, combination, selective
+from varjepa.metrics import confidence as posthoc
+from varjepa.metrics import fidelity as fidelity
+from varjepa.metrics import imputation as holes
+from varjepa.metrics import selective as classification
 from varjepa.models.simulation import SimulationVarJEPA
 from varjepa.randomness import generator_for
-from varjepa.selective import SelectiveClassifier, thresholds
+from varjepa.training import row_source as windows
 from varjepa.training import simulation as simulation_training
-from varjepa.training import windows
-from varjepa.training.steps import Stepper
+from varjepa.training.step import Stepper
 
 FILE = Path(__file__).with_name("digests.json")
 
@@ -311,7 +307,7 @@ def run_streamed(folder: Path) -> Found:
         pa.parquet.write_table(table.slice(30 * i, 30), path, row_group_size=10)
     row_bytes = 5 * 5 + 9 * 3
     with (
-        mock.patch.object(large_tables, "HELD_CELLS", 0),
+        mock.patch.object(large_tables, "MAX_CELLS_IN_MEMORY", 0),
         mock.patch.object(windows, "WINDOW_BYTES", 40 * row_bytes),
     ):
         found = {
@@ -556,15 +552,15 @@ def run_metrics() -> Found:
 
 def tables_compared() -> Found:
     table = pa.Table.from_pandas(frame().drop(columns=["flag", "born"]), preserve_index=False)
-    holed, removed = holes.punch_holes(table, 0.2, seed=3)
-    shuffled = likeness.shuffle_columns(table, seed=1)
+    holed, removed = holes.remove_cells(table, 0.2, seed=3)
+    shuffled = fidelity.shuffle_columns(table, seed=1)
     return {
         **under("holes", columns(holed)),
         "holes/removed": removed,
-        "holes/errors": flat(holes.hole_errors(table, shuffled, removed, table.slice(10))),
+        "holes/errors": flat(holes.imputation_errors(table, shuffled, removed, table.slice(10))),
         **under("likeness/shuffled", columns(shuffled)),
-        "likeness": flat(likeness.likeness(table, shuffled, seed=2)),
-        "likeness/itself": flat(likeness.likeness(table, table)),
+        "likeness": flat(fidelity.fidelity(table, shuffled, seed=2)),
+        "likeness/itself": flat(fidelity.fidelity(table, table)),
     }
 
 

@@ -11,8 +11,12 @@ import torch
 from numpy.typing import NDArray
 
 from varjepa.downstream import PREDICTORS, PredictorKind, Split, Tokens
-from varjepa.downstream.autoint import AutoInt, AutoIntSettings
-from varjepa.downstream.ft_transformer import FTTransformerSettings, build_ft_transformer
+from varjepa.downstream.networks import (
+    AutoInt,
+    AutoIntSettings,
+    FTTransformerSettings,
+    build_ft_transformer,
+)
 
 NETWORKS = ("linear_probe", "mlp", "dcn_v2", "resnet", "autoint", "ft_transformer")
 

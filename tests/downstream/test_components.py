@@ -16,10 +16,15 @@ import pytest
 import torch
 
 from varjepa.downstream import FitOptions, Split, Tokens, fit_seeds
-from varjepa.downstream.adapters import Adapter
-from varjepa.downstream.batches import InputEncoder
-from varjepa.downstream.components import SIZES, PrincipalComponents, TokenComponents
-from varjepa.downstream.inputs import BLOCK, as_inputs
+from varjepa.downstream.inputs import (
+    BLOCK,
+    SIZES,
+    Adapter,
+    InputEncoder,
+    PrincipalComponents,
+    TokenComponents,
+    as_inputs,
+)
 
 MOST, FEWEST, TOGETHER = SIZES.most, SIZES.fewest, SIZES.together
 

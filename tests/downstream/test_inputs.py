@@ -24,9 +24,8 @@ from varjepa.downstream import (
     TrainingSettings,
     fit_seeds,
 )
-from varjepa.downstream.batches import Batch, InputEncoder, InputShape
-from varjepa.downstream.encoding import MAX_LEVELS, RawEncoder
-from varjepa.downstream.front import FrontEnd
+from varjepa.downstream.inputs import MAX_LEVELS, Batch, InputEncoder, InputShape, RawEncoder
+from varjepa.downstream.networks import FrontEnd
 from varjepa.downstream.training import SeedStack
 from varjepa.errors import InputError
 from varjepa.tables.encoded import EncodedTable

@@ -12,18 +12,16 @@ import torch
 
 from tests.downstream.data import NETWORKS, some_tokens, split_of, two_gaussians
 from varjepa.downstream import FitOptions, Inputs, RawFeatures, fit_seeds
-from varjepa.downstream.batches import Batch, EncodedRows, InputShape
-from varjepa.downstream.memory import kept_per_row
-from varjepa.downstream.mlp import MLP, DeepSettings
-from varjepa.downstream.noise import draw_noise, dropout_streams
-from varjepa.downstream.registry import PREDICTORS, TrainingSettings
-from varjepa.downstream.resnet import ResNet, ResNetSettings, build_resnet
-from varjepa.downstream.task import Classification
+from varjepa.downstream.inputs import Batch, EncodedRows, InputShape
+from varjepa.downstream.networks import MLP, DeepSettings, ResNet, ResNetSettings, build_resnet
+from varjepa.downstream.registry import PREDICTORS, Classification, TrainingSettings
+from varjepa.downstream.stacking import draw_noise, dropout_streams
 from varjepa.downstream.training import (
     Labelled,
     SeedStack,
     Stopping,
     dropout_numbers,
+    kept_per_row,
     mean_loss,
     predict_stack,
     train_stack,
@@ -107,7 +105,7 @@ def test_counted_dropout_numbers(name: str, numbers: int) -> None:
 
 
 def test_monte_carlo_dropout_varies_around_the_prediction() -> None:
-    from varjepa.downstream.models import LabelledInputs, fit_models
+    from varjepa.downstream.predictor import LabelledInputs, fit_models
 
     x, y = two_gaussians(300)
     inputs = Inputs(raw=RawFeatures.from_numeric(x))

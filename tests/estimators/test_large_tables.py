@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from varjepa.estimators import large_tables
-from varjepa.estimators.large_tables import draw_rows
+from varjepa.estimators import fitting as large_tables
+from varjepa.estimators.fitting import draw_rows
 from varjepa.tables import TableCodec
 from varjepa.tables.many_files import TableFiles
 

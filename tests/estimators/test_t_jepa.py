@@ -25,15 +25,15 @@ import torch
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from varjepa.estimators import TJEPA, VarTJEPA
-from varjepa.evaluation.collapse import diagnose_collapse
+from varjepa.metrics.collapse import diagnose_collapse
 from varjepa.model_folder import ModelFileError
-from varjepa.models.rows import Rows, TableShape
 from varjepa.models.t_jepa import TJepa, TJepaSettings, embed_points
+from varjepa.models.table_rows import Rows, TableShape
 from varjepa.randomness import seeded_weights
-from varjepa.training.objectives import TJepaObjective
-from varjepa.training.selection import HeldOutObjective, Selection
+from varjepa.training.loop import train
+from varjepa.training.losses import TJepaLoss
+from varjepa.training.selection import HeldOutLoss, Selection
 from varjepa.training.settings import TrainingSettings
-from varjepa.training.trainer import train
 
 SMALL: dict[str, Any] = {
     "d": 8, "depth": 1, "heads": 2, "ff": 8, "predictor_width": 8, "predictor_depth": 1,
@@ -176,13 +176,13 @@ SHAPE = TableShape(4)
 SETTINGS = TrainingSettings(epochs=20, batch=64, learning_rate=3e-3, check_every=5)
 
 
-def objective(seed: int = 0, momentum: tuple[float, float] = (0.996, 1.0)) -> TJepaObjective:
+def objective(seed: int = 0, momentum: tuple[float, float] = (0.996, 1.0)) -> TJepaLoss:
     settings = TJepaSettings(
         d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2,
         predictor_ff=16, momentum=momentum,
     )  # fmt: skip
     with seeded_weights(seed):
-        return TJepaObjective(TJepa(SHAPE, settings))
+        return TJepaLoss(TJepa(SHAPE, settings))
 
 
 def unrelated(n: int = 256) -> Rows:
@@ -221,7 +221,7 @@ def test_skipped_steps_leave_finite_weights() -> None:
     rows = unrelated()
     rows.num[7, 1] = float("nan")
     trained = objective()
-    selection = HeldOutObjective(unrelated(), SETTINGS.masks, 0)
+    selection = HeldOutLoss(unrelated(), SETTINGS.masks, 0)
     result = train(trained, rows, replace(SETTINGS, epochs=3), selection, 0)
     assert result.skipped_steps == 3  # one batch of each epoch holds the row
     assert all(p.isfinite().all() for p in trained.model.parameters())

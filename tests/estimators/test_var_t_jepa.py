@@ -29,7 +29,7 @@ import torch
 
 from varjepa import VarTJEPA
 from varjepa.errors import InputError
-from varjepa.models.var_t_jepa.scoring import AGGREGATES, KINDS, MEASURES
+from varjepa.models.inference import AGGREGATES, KINDS, MEASURES
 
 SMALL: dict[str, Any] = {
     "d": 8, "depth": 1, "heads": 2, "ff": 8, "predictor_width": 8, "predictor_depth": 1,

@@ -118,7 +118,7 @@ def test_batches_of_an_arrow_file_add_up(tmp_path: Path, monkeypatch: pytest.Mon
         for _ in range(10):
             writer.write_batch(batch)
     assert read_table(path).num_rows == 10**6
-    monkeypatch.setattr("varjepa.tables.expansion.ALWAYS_ALLOWED", 4 * 10**6)
+    monkeypatch.setattr("varjepa.tables.table_files.ALWAYS_ALLOWED", 4 * 10**6)
     with pytest.raises(InputError, match=r"zeros\.feather has .* MB on disk but needs more than"):
         read_table(path)
 

@@ -24,15 +24,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 import pytest
 
+from tests.cli.test_shell import Captured, run
 from tests.estimators.test_scikit_learn import SMALL
 from tests.hostile.corpus import CORPUS, LISTED
 from tests.hostile.spoiling import TARGET, HostileTable, healthy
-from tests.test_cli import Captured, run
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.evaluate import EvaluateSettings, run_evaluation
-from varjepa.evaluate.found import Evaluation, as_json
-from varjepa.models.var_t_jepa.scoring import KINDS
+from varjepa.evaluate.run import Evaluation, as_json
+from varjepa.models.inference import KINDS
 from varjepa.tables import read_table
 
 VERBS = ("fit", "embed", "impute", "score", "evaluate")
@@ -55,7 +55,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in TINY.items():
         monkeypatch.setitem(VarTJEPA.__init__.__kwdefaults__, name, value)
     monkeypatch.setattr("varjepa.evaluate.settings.LEAST_STEPS", 20)
-    monkeypatch.setattr("varjepa.models.rows.block_size", lambda *_: 64)
+    monkeypatch.setattr("varjepa.models.table_rows.block_size", lambda *_: 64)
 
 
 class Cases:

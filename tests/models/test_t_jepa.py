@@ -8,7 +8,7 @@
    for a tensor alike; it starts as a copy.
 5. Auxiliary tokens take part in the prediction, and none are needed.
 6. Missing cells: their stored values change nothing; a row without any observed cell is finite.
-7. Places that only fill a recorded step's room up change nothing.
+7. Places that only fill a recorded step's bucket up change nothing.
 8. An embedding is the target encoder's, and does not depend on the other rows.
 9. A step reads nothing back from the device, so it can be recorded.
 """
@@ -20,11 +20,11 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from varjepa.masking import FeatureMasks, draw_masks
-from varjepa.models.rows import Rows, TableShape, take_rows
+from varjepa.models.masking import FeatureMasks, draw_masks
 from varjepa.models.t_jepa import TJepa, TJepaSettings, embed_points, embed_points_in_blocks
+from varjepa.models.table_rows import Rows, TableShape, take_rows
 from varjepa.randomness import seeded_weights
-from varjepa.training.objectives import TJepaObjective
+from varjepa.training.losses import TJepaLoss
 
 SMALL = TJepaSettings(
     d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2,
@@ -47,9 +47,9 @@ def some_rows(n: int = 12, shape: TableShape = SHAPE, holes: bool = False) -> Ro
     return Rows(num, cat, observed)
 
 
-def draw(rows: Rows, room: tuple[int, int] | None = None) -> FeatureMasks:
+def draw(rows: Rows, bucket: tuple[int, int] | None = None) -> FeatureMasks:
     g = torch.Generator().manual_seed(2)
-    return draw_masks(len(rows), SHAPE.features, rows.observed, (2, 3), 2, g, room)
+    return draw_masks(len(rows), SHAPE.features, rows.observed, (2, 3), 2, g, bucket)
 
 
 def loss_of(model: TJepa, rows: Rows, masks: FeatureMasks) -> torch.Tensor:
@@ -168,7 +168,7 @@ def test_what_a_missing_cell_stores_changes_nothing() -> None:
 
 def test_room_changes_nothing() -> None:
     model, rows = build(), some_rows(holes=True)
-    tight, roomy = draw(rows), draw(rows, room=(5, 4))
+    tight, roomy = draw(rows), draw(rows, bucket=(5, 4))
     assert roomy.context.shape == (12, 5)
     torch.testing.assert_close(loss_of(model, rows, tight), loss_of(model, rows, roomy))
 
@@ -190,13 +190,13 @@ def test_embeddings_are_the_target_encoders_row_by_row() -> None:
 def test_a_step_reads_nothing_back() -> None:
     """Tensors on torch's "meta" device have no values: whoever asks for one fails."""
     rows = some_rows(holes=True)
-    masks = draw(rows, room=(5, 4))
+    masks = draw(rows, bucket=(5, 4))
     model = build().to("meta")
     w, m = (
         type(thing)(*(getattr(thing, field.name).to("meta") for field in fields(thing)))
         for thing in (rows, masks)
     )
-    step = TJepaObjective(model).losses(w, m, None, torch.ones(3, device="meta"))
+    step = TJepaLoss(model).losses(w, m, None, torch.ones(3, device="meta"))
     step.descended.mean().backward()
     model.follow(torch.zeros((), device="meta"))
     assert step.loss.shape == (12,)

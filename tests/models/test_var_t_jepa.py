@@ -16,11 +16,10 @@ import pytest
 import torch
 from torch import nn
 
-from varjepa.masking import FeatureMasks, draw_masks
-from varjepa.models.rows import Rows, TableShape, take_rows
-from varjepa.models.var_t_jepa.embedding import embed_in_blocks
-from varjepa.models.var_t_jepa.model import VarTJepa, draw_latent_noise
-from varjepa.models.var_t_jepa.settings import VarTJepaSettings
+from varjepa.models.inference import embed_in_blocks
+from varjepa.models.masking import FeatureMasks, draw_masks
+from varjepa.models.table_rows import Rows, TableShape, take_rows
+from varjepa.models.var_t_jepa import VarTJepa, VarTJepaSettings, draw_latent_noise
 from varjepa.randomness import seeded_weights
 from varjepa.variational.elbo import ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise

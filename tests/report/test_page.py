@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 from varjepa.errors import InputError
-from varjepa.report.page import render_page, write_page
-from varjepa.report.parts import (
+from varjepa.report.page import (
     EmbeddingMap,
     Headline,
     LineChart,
@@ -27,6 +26,8 @@ from varjepa.report.parts import (
     TrainingCurve,
     UncertainCell,
     UncertainRow,
+    render_page,
+    write_page,
 )
 
 HOSTILE = (

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.test_cli import run
-from tests.test_embed_stream import read_parts, rows_like_training, save_model, write
+from tests.cli.test_shell import run
+from tests.scale.test_embedding import read_parts, rows_like_training, save_model, write
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
 ENGINES = {"ray": "map_batches", "pyspark": "mapInPandas", "dask": "map_partitions"}

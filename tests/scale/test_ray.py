@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from tests.cli.test_shell import Captured, assert_refused, run, snapshot
 from tests.scale.ray_processes import (
     LIMIT,
     Cluster,
@@ -46,14 +47,7 @@ from tests.scale.ray_processes import (
     running_cluster,
     wait_until,
 )
-from tests.test_cli import Captured, assert_refused, run, snapshot
-from tests.test_embed_stream import (
-    identity,
-    read_parts,
-    rows_like_training,
-    save_model,
-    write,
-)
+from tests.scale.test_embedding import identity, read_parts, rows_like_training, save_model, write
 from varjepa import VarTJEPA
 from varjepa.errors import InputError
 from varjepa.estimators.embedder import Embedder

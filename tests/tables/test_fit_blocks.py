@@ -1,11 +1,11 @@
 """Claims about a codec that is fitted a block at a time.
 
 1. It is the codec of the whole table, to the last digit of its JSON, however the rows are cut, for
-   every kind of column and scaling, and with room to spare.
+   every kind of column and scaling, and with limits to spare.
 2. What a column is follows from all its cells: text that is a number until the last block, whole
    numbers that become fractions, integers beyond 64 bits, dates of several precisions.
-3. Memory is bounded: of a category with more levels than there is room for, every level that is
-   frequent is kept, with its exact count; numbers beyond the room give quantiles within the error
+3. Memory is bounded: of a category with more levels than there is limits for, every level that is
+   frequent is kept, with its exact count; numbers beyond the limits give quantiles within the error
    of a sample, between exact ends.
 4. What cannot be read is refused as in one piece, and infinite numbers are counted over all blocks.
 """
@@ -24,7 +24,7 @@ import pytest
 from varjepa.errors import InputError
 from varjepa.tables import SCALINGS, Kind, Scaling, TableCodec
 from varjepa.tables.schema import Blocks
-from varjepa.tables.summaries import LevelSummary, Room
+from varjepa.tables.summaries import LevelSummary, MemoryLimits
 
 ROWS = 400
 
@@ -65,20 +65,22 @@ def cut(table: pa.Table, *places: int) -> Blocks:
     return blocks
 
 
-def fitted(table: pa.Table, blocks: Blocks, room: Room | None = None, **options: Any) -> Any:
-    codec = TableCodec.fit_blocks(table.schema, table.num_rows, blocks, room=room, **options)
+def fitted(
+    table: pa.Table, blocks: Blocks, limits: MemoryLimits | None = None, **options: Any
+) -> Any:
+    codec = TableCodec.fit_blocks(table.schema, table.num_rows, blocks, limits=limits, **options)
     return codec.to_json()
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)
 @pytest.mark.parametrize("places", [(), (1,), (200, 200, 399), tuple(range(37, ROWS, 37))])
-@pytest.mark.parametrize("room", [None, Room()])
+@pytest.mark.parametrize("room", [None, MemoryLimits()])
 def test_the_codec_of_the_whole_table(
-    scaling: Scaling, places: tuple[int, ...], room: Room | None
+    scaling: Scaling, places: tuple[int, ...], limits: MemoryLimits | None
 ) -> None:
     table = mixed()
     whole = TableCodec.fit(table, scaling=scaling, max_levels=50).to_json()
-    assert fitted(table, cut(table, *places), room, scaling=scaling, max_levels=50) == whole
+    assert fitted(table, cut(table, *places), limits, scaling=scaling, max_levels=50) == whole
 
 
 @pytest.mark.parametrize(
@@ -133,10 +135,10 @@ def test_more_levels_than_there_is_room_for() -> None:
     blocks = cut(table, *range(1000, rows, 1000))
     kinds: dict[str, Kind] = {"d": "categorical"}
     whole = TableCodec.fit(table, kinds, max_levels=frequent).to_json()
-    room = Room(level_bytes=40_000)
-    assert fitted(table, blocks, room, overrides=kinds, max_levels=frequent) == whole
+    limits = MemoryLimits(level_bytes=40_000)
+    assert fitted(table, blocks, limits, overrides=kinds, max_levels=frequent) == whole
 
-    found = LevelSummary(room.level_bytes // 2)
+    found = LevelSummary(limits.level_bytes // 2)
     largest = 0
     for block in blocks(["c"]):
         found.add(block["c"])
@@ -150,7 +152,7 @@ def test_a_category_of_nothing_but_rare_levels_stays_bounded() -> None:
     table = pa.table({"id": [f"id {i}" for i in range(rows)], "n": np.arange(rows)})
     blocks = cut(table, *range(500, rows, 500))
     codec = TableCodec.fit_blocks(
-        table.schema, rows, blocks, max_levels=100, room=Room(level_bytes=20_000)
+        table.schema, rows, blocks, max_levels=100, limits=MemoryLimits(level_bytes=20_000)
     )
     assert len(codec.categorical[0].levels) <= 100
     assert set(codec.categorical[0].levels.counts) <= {1}
@@ -162,10 +164,10 @@ def test_quantiles_beyond_the_room_are_those_of_a_sample(scaling: Scaling) -> No
     rng = np.random.default_rng(0)
     rows = 50_000
     table = pa.table({"a": rng.exponential(size=rows), "b": rng.integers(0, 2**40, rows)})
-    room = Room(numbers=20_000)
+    limits = MemoryLimits(numbers=20_000)
     blocks = cut(table, *range(999, rows, 999))
-    few = TableCodec.fit_blocks(table.schema, rows, blocks, scaling=scaling, room=room)
-    again = TableCodec.fit_blocks(table.schema, rows, cut(table, 7), scaling=scaling, room=room)
+    few = TableCodec.fit_blocks(table.schema, rows, blocks, scaling=scaling, limits=limits)
+    again = TableCodec.fit_blocks(table.schema, rows, cut(table, 7), scaling=scaling, limits=limits)
     assert few.to_json() == again.to_json()  # blocks do not matter to the sample either
     whole = TableCodec.fit(table, scaling=scaling)
     for mine, exact in zip(few.numeric, whole.numeric, strict=True):

@@ -24,10 +24,12 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from benchmarks.measures import peak_resident_mb
 from tests.tables.examples import COLUMNS
-from varjepa.bench.measures import peak_resident_mb
 from varjepa.errors import InputError
-from varjepa.tables import read_table, stream_csv, stream_parquet
+from varjepa.tables import read_table
+from varjepa.tables import streaming as stream_csv
+from varjepa.tables import streaming as stream_parquet
 from varjepa.tables.streaming import find_tables
 
 ROWS = 30_000

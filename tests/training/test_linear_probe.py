@@ -18,10 +18,9 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from tests.training.test_trainer import table
-from varjepa.models.rows import Rows
-from varjepa.training.linear_probe import LinearProbeSettings, fit_linear_probe
-from varjepa.training.selection import FilteredProbe
+from tests.training.test_loop import table
+from varjepa.models.table_rows import Rows
+from varjepa.training.selection import FilteredProbe, LinearProbeSettings, fit_linear_probe
 
 
 def some_classes(rows: int = 400, features: int = 6) -> tuple[torch.Tensor, torch.Tensor]:

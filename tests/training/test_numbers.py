@@ -23,16 +23,15 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from tests.training.test_checkpoint import t_jepa, var_t_jepa
-from tests.training.test_trainer import SETTINGS, run, table
-from varjepa.masking import FeatureMasks
-from varjepa.models.rows import Rows
-from varjepa.training.capture import PaddedStepper
-from varjepa.training.guard import LARGEST, StepGuard
-from varjepa.training.objectives import Objective, StepLosses
-from varjepa.training.selection import HeldOutObjective
-from varjepa.training.steps import Stepper
-from varjepa.training.trainer import TrainingResult, train
+from tests.training.test_checkpoints import t_jepa, var_t_jepa
+from tests.training.test_loop import SETTINGS, run, table
+from varjepa.models.masking import FeatureMasks
+from varjepa.models.table_rows import Rows
+from varjepa.training.cuda_graphs import PaddedStepper
+from varjepa.training.loop import TrainingResult, train
+from varjepa.training.losses import Loss, StepLosses
+from varjepa.training.selection import HeldOutLoss
+from varjepa.training.step import LARGEST, StepGuard, Stepper
 from varjepa.variational.model import LatentNoise
 
 Poison = Callable[[Tensor], Tensor]
@@ -64,11 +63,11 @@ class Poisoned:
         return losses
 
 
-def learn(objective: Objective, epochs: int, seed: int) -> TrainingResult:
+def learn(objective: Loss, epochs: int, seed: int) -> TrainingResult:
     """So long that the loss is far from its first value, and from 0, which means nothing here."""
     rows = table(256, seed)
     settings = replace(SETTINGS, epochs=epochs, check_every=epochs // 4, learning_rate=3e-3)
-    return train(objective, rows, settings, HeldOutObjective(rows, settings.masks, seed), seed)
+    return train(objective, rows, settings, HeldOutLoss(rows, settings.masks, seed), seed)
 
 
 def compare(poisons: Sequence[Poison], epochs: int, seed: int) -> dict[str, float]:
@@ -138,7 +137,7 @@ def growing(chance: random.Random) -> Poison:
     return poison
 
 
-def attack(make: Callable[[], Objective], kind: type[Stepper], steps: int) -> dict[str, float]:
+def attack(make: Callable[[], Loss], kind: type[Stepper], steps: int) -> dict[str, float]:
     """Take adversarial steps, and count what is not finite afterwards."""
     rows = table(256)
     settings = replace(SETTINGS, epochs=steps // 4, learning_rate=0.1)
@@ -165,7 +164,7 @@ def attack(make: Callable[[], Objective], kind: type[Stepper], steps: int) -> di
 @pytest.mark.parametrize("make", [var_t_jepa, t_jepa])
 @pytest.mark.parametrize("kind", [Stepper, PaddedStepper])
 def test_adversarial_steps_leave_everything_finite(
-    make: Callable[[], Objective], kind: type[Stepper]
+    make: Callable[[], Loss], kind: type[Stepper]
 ) -> None:
     found = attack(make, kind, 100)
     assert found["steps"] == 100

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from varjepa.datasets.sim import draw_sim
+from varjepa.demo.sim import draw_sim
 from varjepa.estimators import VarTJEPA
 from varjepa.training.settings import Precision
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from varjepa.randomness import generator_for
-from varjepa.training.probe import ProbeSettings, fit_probe, probe_accuracy
+from varjepa.training.simulation import ProbeSettings, fit_probe, probe_accuracy
 
 
 def streams(*seeds: int) -> list[torch.Generator]:

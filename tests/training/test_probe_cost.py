@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from varjepa.datasets.loading import load_dataset
+from paper.datasets.loading import load_dataset
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
-from varjepa.training.objectives import Objective
+from varjepa.training.losses import Loss
 from varjepa.training.selection import FilteredProbe
 
 
@@ -42,7 +42,7 @@ def test_the_online_probe_costs_little(
     looks: list[Times] = []
     score = FilteredProbe.score
 
-    def timed(self: FilteredProbe, objective: Objective) -> float:
+    def timed(self: FilteredProbe, objective: Loss) -> float:
         start = Times.now()
         found = score(self, objective)
         looks.append(Times.now().since(start))

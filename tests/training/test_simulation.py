@@ -14,9 +14,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from varjepa.bench.simulation import plain_copy, train_plainly
-from varjepa.experiments.settings import SIMULATION_VARIANTS, SimulationSettings
-from varjepa.experiments.simulation import draw_worlds
+from benchmarks.simulation import plain_copy, train_plainly
+from paper.simulation import SIMULATION_VARIANTS, SimulationSettings, draw_worlds
 from varjepa.models.simulation import SimulationVarJEPA
 from varjepa.randomness import generator_for
 from varjepa.training.simulation import train

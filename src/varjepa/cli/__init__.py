@@ -6,20 +6,7 @@ from typing import Annotated
 
 import typer
 
-from varjepa.cli import (
-    bench,
-    beyond,
-    datasets,
-    embed,
-    evaluate,
-    everything,
-    fit,
-    paper,
-    report,
-    shell,
-    studies,
-    tables,
-)
+from varjepa.cli import embed, evaluate, fit, shell, tables
 from varjepa.version import __version__
 
 app = typer.Typer(
@@ -32,13 +19,6 @@ app.command("fit")(fit.fit)
 app.command("embed", cls=shell.ListCommand)(embed.embed)
 tables.add_commands(app)
 app.command("evaluate", cls=shell.ListCommand)(evaluate.evaluate)
-app.command("datasets")(datasets.datasets)
-paper.add_commands(studies.reproduce)
-beyond.add_commands(studies.reproduce)
-studies.reproduce.command("all", cls=shell.ListCommand)(everything.everything)
-app.add_typer(studies.reproduce, name="reproduce")
-app.command("report", cls=shell.ListCommand)(report.report)
-app.add_typer(bench.bench, name="bench")
 
 
 @app.callback(invoke_without_command=True)

@@ -16,7 +16,7 @@ from varjepa.cli.tables import Device, Model, RawText
 from varjepa.errors import InputError, Interrupted
 from varjepa.estimators.embedder import Embedder
 from varjepa.files import make_folder
-from varjepa.models.var_t_jepa.scoring import KINDS
+from varjepa.models.inference import KINDS
 from varjepa.scale import Engine, Run, embed_to_file, embed_to_folder, this_process
 from varjepa.scale.ray_engine import ray_engine
 from varjepa.tables import check_extension

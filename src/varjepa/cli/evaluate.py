@@ -15,12 +15,10 @@ from varjepa.cli.tables import Device, Seed, Table, rows_of
 from varjepa.downstream import PREDICTORS
 from varjepa.errors import InputError, Interrupted
 from varjepa.evaluate import EvaluateSettings, run_evaluation
-from varjepa.evaluate.page import build_page
 from varjepa.evaluate.settings import REPRESENTATIONS, Task
-from varjepa.evaluate.tables import main_tables
-from varjepa.report.drawing import check_can_draw
-from varjepa.report.page import write_page
-from varjepa.report.parts import ResultTable
+from varjepa.evaluate.tables import build_page, main_tables
+from varjepa.report.charts import check_can_draw
+from varjepa.report.page import ResultTable, write_page
 
 
 def evaluate(

@@ -14,16 +14,16 @@ from varjepa.cli.shell import console, one_of, positive, seed_number
 from varjepa.cli.tables import Device, Seed
 from varjepa.errors import InputError, Interrupted
 from varjepa.estimators import VarTJEPA
-from varjepa.estimators.large_tables import table_files
-from varjepa.estimators.parameters import pick_device
+from varjepa.estimators.fitting import table_files
+from varjepa.estimators.settings import pick_device
 from varjepa.files import remove_temporaries
 from varjepa.tables import KINDS as COLUMN_KINDS
 from varjepa.tables import Kind as ColumnKind
 from varjepa.tables import read_table
 from varjepa.tables.arrow_types import refuse_unsupported
 from varjepa.tables.many_files import TableFiles
-from varjepa.training.checkpoint import remove_checkpoints, whole_checkpoints
-from varjepa.training.distributed import LostProcessError, together
+from varjepa.training.checkpoints import remove_checkpoints, whole_checkpoints
+from varjepa.training.processes import LostProcessError, together
 
 Labels = NDArray[Any] | None
 

@@ -1,9 +1,14 @@
 """Supervised predictors on raw features or embeddings, the seeds of one trained as one model."""
 
-from varjepa.downstream.adapters import ADAPTERS, DEFAULT_ADAPTER
-from varjepa.downstream.inputs import Inputs, RawFeatures, Split, Tokens
-from varjepa.downstream.models import FitOptions, SeedModels, SeedPredictions, fit_models, fit_seeds
-from varjepa.downstream.predictor import Predictor
+from varjepa.downstream.inputs import ADAPTERS, DEFAULT_ADAPTER, Inputs, RawFeatures, Split, Tokens
+from varjepa.downstream.predictor import (
+    FitOptions,
+    Predictor,
+    SeedModels,
+    SeedPredictions,
+    fit_models,
+    fit_seeds,
+)
 from varjepa.downstream.registry import FIGURE_PROBE, PREDICTORS, PredictorKind, TrainingSettings
 
 __all__ = [

@@ -1,8 +1,7 @@
 """scikit-learn estimators around the models."""
 
 from varjepa.estimators.embedder import Embedder
-from varjepa.estimators.embedding import Embedding
 from varjepa.estimators.t_jepa import TJEPA, PointEmbedding
-from varjepa.estimators.var_t_jepa import VarTJEPA
+from varjepa.estimators.var_t_jepa import Embedding, VarTJEPA
 
 __all__ = ["TJEPA", "Embedder", "Embedding", "PointEmbedding", "VarTJEPA"]

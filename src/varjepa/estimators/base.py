@@ -22,42 +22,43 @@ from torch import Tensor, nn
 
 from varjepa.environment import compare_arithmetic
 from varjepa.errors import InputError
-from varjepa.estimators.constraints import constraints_of
-from varjepa.estimators.frames import to_arrow
-from varjepa.estimators.large_tables import (
+from varjepa.estimators.fitting import (
     fit_codec,
     hand_back_memory,
     is_streamed,
     read_encoded,
     read_labels,
+    streamed_task,
     table_files,
+    task_in_memory,
 )
-from varjepa.estimators.parameters import (
+from varjepa.estimators.frames import to_arrow
+from varjepa.estimators.persistence import from_saved, to_saved
+from varjepa.estimators.resuming import claim, open_checkpoints
+from varjepa.estimators.settings import (
     Output,
     check_parameters,
+    constraints_of,
     pick_device,
     table_shape,
     training_settings,
 )
-from varjepa.estimators.resuming import claim, open_checkpoints
-from varjepa.estimators.saving import from_saved, to_saved
-from varjepa.estimators.tasks import held_task, streamed_task
 from varjepa.model_folder import open_model, save_model
-from varjepa.models.rows import Rows, TableShape, map_blocks
+from varjepa.models.table_rows import Rows, TableShape, map_blocks
 from varjepa.randomness import seeded_weights
 from varjepa.tables import EncodedTable, Scaling, TableCodec
 from varjepa.tables import Kind as ColumnKind
 from varjepa.tables.many_files import TableFiles
-from varjepa.training.alarm import CollapseReport
-from varjepa.training.checkpoint import Checkpoint, Checkpoints
-from varjepa.training.distributed import current_team
-from varjepa.training.objectives import Objective
+from varjepa.training.checkpoints import Checkpoint, Checkpoints
+from varjepa.training.collapse_alarm import CollapseReport
+from varjepa.training.loop import train
+from varjepa.training.losses import Loss
+from varjepa.training.processes import current_team
 from varjepa.training.progress import listening, reading_bar
+from varjepa.training.row_source import RowSource
 from varjepa.training.selection import Selection
 from varjepa.training.settings import Precision, TrainingSettings
-from varjepa.training.sources import RowSource
 from varjepa.training.state import Record
-from varjepa.training.trainer import train
 
 
 class TableEstimator(TransformerMixin, BaseEstimator):
@@ -119,7 +120,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         """The networks, untrained."""
         raise NotImplementedError
 
-    def _objective(self, model: Any) -> Objective:
+    def _objective(self, model: Any) -> Loss:
         """The model with its loss."""
         raise NotImplementedError
 
@@ -141,7 +142,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         """Learn from unlabelled rows; class labels y, where given, only pick the checkpoint.
 
         Labels may be missing (None, NaN) for some rows, which are then learned from all the same.
-        Inside :func:`varjepa.training.distributed.together` all processes train one model.
+        Inside :func:`varjepa.training.processes.together` all processes train one model.
         """
         before = dict(self.__dict__)
         try:
@@ -166,7 +167,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         with open_checkpoints(self, team) as (checkpoints, past):
             is_asked = checkpoints is not None or team.size > 1
             if rows is not None:
-                task = held_task(self, codec, rows, y, team, with_identity=is_asked)
+                task = task_in_memory(self, codec, rows, y, team, with_identity=is_asked)
                 rows = None  # the task has those it needs
             else:
                 assert files is not None

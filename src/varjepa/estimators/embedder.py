@@ -20,15 +20,14 @@ import pyarrow as pa
 
 from varjepa.errors import InputError
 from varjepa.estimators.frames import like_input
-from varjepa.estimators.parameters import pick_device
+from varjepa.estimators.settings import pick_device
 from varjepa.estimators.var_t_jepa import VarTJEPA
 from varjepa.model_folder import ModelFileError
-from varjepa.models.rows import block_size
-from varjepa.models.var_t_jepa.scoring import Kind
+from varjepa.models.inference import Kind
+from varjepa.models.table_rows import block_size
 from varjepa.tables import read_table
 from varjepa.tables.arrow_types import value_type
-from varjepa.tables.quoting import listed
-from varjepa.tables.remarks import Remarks, gathering_remarks
+from varjepa.tables.messages import TableWarnings, collect_warnings, listed
 from varjepa.tables.values import undictionary
 
 UNCERTAINTY = "uncertainty"
@@ -68,7 +67,7 @@ class Embedder:
         Odd values are warned of once per process and column, not once per batch.
         """
         table = read_table(batch)
-        with gathering_remarks() as remarks:
+        with collect_warnings() as remarks:
             found = self.embed(table)
         self._opened().new(remarks).warn(stacklevel=2)
         if isinstance(batch, Mapping):
@@ -84,7 +83,7 @@ class Embedder:
             return schema.empty_table()
         opened = self._opened()
         rows = table.select(self.needed(table.column_names))
-        Remarks(extra=self.extra(table.column_names)).warn(stacklevel=2)
+        TableWarnings(extra=self.extra(table.column_names)).warn(stacklevel=2)
         with opened.lock, warnings.catch_warnings():
             if opened.by_position:  # the user knows: that is how the model was fitted
                 warnings.filterwarnings("ignore", "X has feature names", UserWarning)
@@ -180,7 +179,7 @@ class _Opened:
     lock: threading.Lock = field(default_factory=threading.Lock)
     """On a GPU, one thread at a time: a pass brings the networks there and back."""
 
-    said: Remarks = field(default_factory=Remarks)
+    said: TableWarnings = field(default_factory=TableWarnings)
     """What this process has warned of."""
 
     @property
@@ -188,10 +187,10 @@ class _Opened:
         """Whether the model was fitted on an array, whose columns have no names."""
         return not hasattr(self.estimator, "feature_names_in_")
 
-    def new(self, remarks: Remarks) -> Remarks:
+    def new(self, remarks: TableWarnings) -> TableWarnings:
         """The remarks on columns that nobody has heard of yet."""
         said = self.said
-        fresh = Remarks(
+        fresh = TableWarnings(
             {name: n for name, n in remarks.infinite.items() if name not in said.infinite},
             {name: n for name, n in remarks.unseen.items() if name not in said.unseen},
             [name for name in remarks.extra if name not in said.extra],

@@ -18,7 +18,7 @@ from sklearn.utils.validation import validate_data
 
 from varjepa.errors import InputError
 from varjepa.tables import TableCodec, read_table
-from varjepa.tables.quoting import listed, quoted, shortened
+from varjepa.tables.messages import listed, quoted, shortened
 
 
 def to_arrow(estimator: BaseEstimator, X: Any, reset: bool) -> pa.Table:
@@ -88,7 +88,7 @@ def as_kind(table: pa.Table, kind: str) -> Any:
         return table
 
 
-def fill_holes(table: pa.Table, values: pa.Table, codec: TableCodec) -> pa.Table:
+def fill_missing(table: pa.Table, values: pa.Table, codec: TableCodec) -> pa.Table:
     """The table with its holes taken from ``values``; every other cell is untouched.
 
     A column that was empty in training has no values to take: its holes stay, with a warning.

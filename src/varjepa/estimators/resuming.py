@@ -13,19 +13,14 @@ import torch
 from torch import Tensor
 
 from varjepa.errors import InputError
-from varjepa.estimators.json_parameters import plain
-from varjepa.estimators.parameters import OF_THE_RUN, pick_device
-from varjepa.models.rows import Rows
+from varjepa.estimators.persistence import plain
+from varjepa.estimators.settings import OF_THE_RUN, pick_device
+from varjepa.models.table_rows import Rows
 from varjepa.tables import TableCodec
 from varjepa.tables.many_files import TableFiles
-from varjepa.tables.quoting import listed
-from varjepa.training.checkpoint import (
-    Checkpoint,
-    Checkpoints,
-    checkpointing,
-    leaders_checkpoint,
-)
-from varjepa.training.distributed import Team
+from varjepa.tables.messages import listed
+from varjepa.training.checkpoints import Checkpoint, Checkpoints, checkpointing, leaders_checkpoint
+from varjepa.training.processes import Team
 from varjepa.training.selection import FilteredProbe, Selection
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from varjepa.estimators.base import TableEstimator
-from varjepa.estimators.parameters import Output, settings_of
-from varjepa.models.rows import Rows, TableShape
+from varjepa.estimators.settings import Output, settings_of
 from varjepa.models.t_jepa import TJepa, TJepaSettings, embed_points
+from varjepa.models.table_rows import Rows, TableShape
 from varjepa.tables import Kind as ColumnKind
 from varjepa.tables import Scaling
-from varjepa.training.objectives import TJepaObjective
+from varjepa.training.losses import TJepaLoss
 from varjepa.training.settings import Precision
 
 
@@ -37,7 +37,7 @@ class TJEPA(TableEstimator):
     has a counterpart there has the same default here.
 
     Nothing in its loss forbids a collapse: see ``collapse_``, the ``scale`` and ``spread`` of the
-    targets in ``history_``, and :func:`varjepa.evaluation.collapse.diagnose_collapse`. With class
+    targets in ``history_``, and :func:`varjepa.metrics.collapse.diagnose_collapse`. With class
     labels the checkpoint is the one with the best validation accuracy of a linear probe. Without,
     it is the one with the least held-out loss, a weak criterion: the targets move, and a loss that
     is small because they all look alike is small too.
@@ -144,8 +144,8 @@ class TJEPA(TableEstimator):
     def _build(self, shape: TableShape) -> TJepa:
         return TJepa(shape, settings_of(self, TJepaSettings))
 
-    def _objective(self, model: TJepa) -> TJepaObjective:
-        return TJepaObjective(model)
+    def _objective(self, model: TJepa) -> TJepaLoss:
+        return TJepaLoss(model)
 
     def _tokens(self, model: TJepa, rows: Rows) -> Tensor:
         return embed_points(model, rows)

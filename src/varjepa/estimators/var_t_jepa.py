@@ -1,13 +1,12 @@
 """VarTJEPA: embeddings with uncertainty, imputation and sampling, in scikit-learn's manner.
 
-Numbers live in the layers below: this file turns tables into rows of tensors and results back into
-tables.
+What ``VarTJEPA.embed`` gives back: a posterior per row and feature.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -20,17 +19,15 @@ from torch import Tensor
 
 from varjepa.errors import InputError
 from varjepa.estimators.base import TableEstimator
-from varjepa.estimators.drawing import draw_marginals, numeric_limits, predicted_table
-from varjepa.estimators.embedding import Embedding
 from varjepa.estimators.frames import (
     as_kind,
-    fill_holes,
+    fill_missing,
     frame_kind,
     like_input,
     to_arrow,
     with_all_columns,
 )
-from varjepa.estimators.parameters import (
+from varjepa.estimators.settings import (
     Output,
     at_least_one,
     length_of,
@@ -38,27 +35,137 @@ from varjepa.estimators.parameters import (
     pick_device,
     settings_of,
 )
-from varjepa.models.rows import Rows, TableShape
-from varjepa.models.var_t_jepa.embedding import embed_rows, whole_row_masks
-from varjepa.models.var_t_jepa.model import VarTJepa
-from varjepa.models.var_t_jepa.sampling import complete_rows
-from varjepa.models.var_t_jepa.scoring import (
+from varjepa.models.inference import (
     AGGREGATES,
     KINDS,
     SPLITS,
     Aggregate,
+    Cells,
     Kind,
+    complete_rows,
+    default_aggregate,
+    draw_cells,
+    embed_rows,
+    likely_cells,
     objective_terms,
+    predict_latents,
     score_rows,
-    usual_aggregate,
+    whole_row_masks,
 )
-from varjepa.models.var_t_jepa.settings import VarTJepaSettings
+from varjepa.models.masking import masks_from_cells
+from varjepa.models.table_rows import Rows, TableShape, split_rows
+from varjepa.models.var_t_jepa import VarTJepa, VarTJepaSettings
 from varjepa.randomness import generator_for
 from varjepa.tables import Kind as ColumnKind
-from varjepa.tables import Scaling, read_table
-from varjepa.training.objectives import VarTJepaObjective
+from varjepa.tables import Scaling, TableCodec, read_table
+from varjepa.training.losses import VarTJepaLoss
 from varjepa.training.settings import Precision, TrainingSettings
 from varjepa.variational.elbo import ElboWeights, weighted_loss
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """Posterior of every feature's token: where a row lies, and how sure the model is of it."""
+
+    mean: NDArray[np.float32]  # (n, features, d)
+    std: NDArray[np.float32]  # (n, features, d)
+    features: tuple[str, ...]
+    """names along the second axis"""
+
+    def uncertainty(self, aggregate: Aggregate = "mean") -> NDArray[np.float32]:
+        """The paper's score: how spread out a row's latents are given the whole row.  # (n,)
+
+        ``VarTJEPA.uncertainty`` has others, and by default one that ranks rows more reliably.
+        """
+        one_of("aggregate", aggregate, AGGREGATES["posterior"])
+        flat = self.std.reshape(len(self.std), -1)  # numpy: torch's quantile has a largest size
+        if aggregate == "q90":
+            return np.quantile(flat, 0.9, axis=1).astype(np.float32)
+        return np.exp(np.log(flat).mean(1)) if aggregate == "geometric" else flat.mean(1)
+
+    def per_column(self) -> NDArray[np.float32]:
+        """One number per row and feature.  # (n, features)"""
+        return self.std.mean(2)
+
+
+# --- Predicted and drawn cells as tables.
+
+_BATCH = 1024
+
+
+def predicted_table(
+    model: VarTJepa,
+    codec: TableCodec,
+    rows: Rows,
+    generator: torch.Generator,
+    draw: bool,
+    z_from_prior: bool,
+) -> pa.Table:
+    """A table with every unobserved cell predicted from the observed ones of its row.
+
+    Cells are drawn, or are the model's best guess.
+    """
+    parts = []
+    for part in split_rows(rows, _BATCH):
+        observed = part.observed
+        if observed is None or bool(observed.all()):
+            parts.append(Cells(part.num, part.cat))
+            continue
+        masks = masks_from_cells(observed, ~observed)
+        latents = predict_latents(model, part, masks, generator if z_from_prior else None)
+        parts.append(
+            draw_cells(model, latents, generator) if draw else likely_cells(model, latents)
+        )
+    num = torch.cat([part.num for part in parts])
+    cat = torch.cat([part.cat for part in parts])
+    return codec.decode(num.cpu().numpy(), cat.cpu().numpy())
+
+
+def draw_marginals(codec: TableCodec, n: int, generator: torch.Generator) -> Cells:
+    """Independent values of every feature, as they are distributed in the training rows."""
+    uniform = torch.rand(n, len(codec.features), generator=generator, device=generator.device)
+    draws = uniform.cpu().double().numpy()  # (n, D)
+    columns = [
+        _quantile(marginal.quantiles, draws[:, j])
+        if marginal.quantiles
+        else _level(marginal.frequencies(), draws[:, j])
+        for j, marginal in enumerate(codec.marginals)
+    ]
+    numeric = len(codec.numeric)
+    num = np.column_stack([*columns[:numeric], np.empty((n, 0))])
+    cat = np.column_stack([*columns[numeric:], np.empty((n, 0))])
+    device = generator.device
+    return Cells(
+        torch.as_tensor(num, dtype=torch.float32, device=device),
+        torch.as_tensor(cat, dtype=torch.long, device=device),
+    )
+
+
+def numeric_limits(codec: TableCodec, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Smallest and largest training value of every numeric feature, in network scale."""
+    ends = [
+        (m.quantiles[0], m.quantiles[-1]) if m.quantiles else (0.0, 0.0) for m in codec.marginals
+    ]
+    both = torch.tensor(ends[: len(codec.numeric)], dtype=torch.float32, device=device).view(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def _quantile(quantiles: tuple[float, ...], uniform: np.ndarray) -> np.ndarray:
+    return np.interp(uniform, np.linspace(0, 1, len(quantiles)), quantiles)
+
+
+def _level(frequencies: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """Level codes start at 1; a feature without levels stays MISSING."""
+    if not len(frequencies):
+        return np.zeros(len(uniform))
+    return 1 + np.searchsorted(np.cumsum(frequencies)[:-1], uniform, side="right")
+
+
+# --- VarTJEPA: embeddings with uncertainty, imputation and sampling, in scikit-learn's manner.
+#
+# Numbers live in the layers below: this file turns tables into rows of tensors and results
+# back into
+# tables.
 
 
 class VarTJEPA(TableEstimator):
@@ -274,11 +381,11 @@ class VarTJEPA(TableEstimator):
         other; more is steadier and takes longer. "posterior" predicts nothing and has none.
 
         The default is not the paper's score: on Adult that one's ranking depends on the seed, and
-        this one's does not (docs/tabular-log.md). "nll" sees rows unlike all others, "predictive"
+        this one's does not (paper/LOG.md). "nll" sees rows unlike all others, "predictive"
         rows whose columns leave each other undecided.
         """
         one_of("kind", kind, KINDS)
-        over = usual_aggregate(kind) if aggregate is None else aggregate
+        over = default_aggregate(kind) if aggregate is None else aggregate
         one_of(f"aggregate of {kind!r}", over, AGGREGATES[kind])
         at_least_one("splits", splits)
 
@@ -293,7 +400,7 @@ class VarTJEPA(TableEstimator):
 
         def score(model: VarTJepa, rows: Rows) -> Tensor:
             found = score_rows(model, rows, KINDS, self.seed_)
-            return torch.stack([found[k].per_row(usual_aggregate(k)) for k in KINDS], dim=1)
+            return torch.stack([found[k].per_row(default_aggregate(k)) for k in KINDS], dim=1)
 
         names: tuple[str, ...] = KINDS
         return dict(zip(names, self._blockwise(X, score).T, strict=True))
@@ -312,7 +419,7 @@ class VarTJEPA(TableEstimator):
         def both(model: VarTJepa, rows: Rows) -> Tensor:
             q = embed_rows(model, rows)
             scores = score_rows(model, rows, (kind,), self.seed_, q)[kind]
-            per_row = scores.per_row(usual_aggregate(kind)).unsqueeze(1)
+            per_row = scores.per_row(default_aggregate(kind)).unsqueeze(1)
             return torch.cat([q.mean.flatten(1), per_row, scores.per_column()], dim=1)
 
         flat, per_row, per_column = np.split(
@@ -368,7 +475,7 @@ class VarTJEPA(TableEstimator):
             for _ in range(n_samples)
         ]
         self.model_.cpu()
-        filled = [like_input(fill_holes(table, draw, self.codec_), X) for draw in draws]
+        filled = [like_input(fill_missing(table, draw, self.codec_), X) for draw in draws]
         return filled[0] if n_samples == 1 else filled
 
     def sample(
@@ -398,7 +505,7 @@ class VarTJEPA(TableEstimator):
         drawn = complete_rows(model, rows, marginal, limits, generator, z == "prior")
         self.model_.cpu()  # a fitted estimator stays picklable anywhere
         values = self.codec_.decode(drawn.num.cpu().numpy(), drawn.cat.cpu().numpy())
-        filled = fill_holes(fixed, values, self.codec_)
+        filled = fill_missing(fixed, values, self.codec_)
         return as_kind(filled, self.frame_ if given is None else frame_kind(given))
 
     # --- inside
@@ -406,8 +513,8 @@ class VarTJEPA(TableEstimator):
     def _build(self, shape: TableShape) -> VarTJepa:
         return VarTJepa(shape, settings_of(self, VarTJepaSettings))
 
-    def _objective(self, model: VarTJepa) -> VarTJepaObjective:
-        return VarTJepaObjective(model, self._weights())
+    def _objective(self, model: VarTJepa) -> VarTJepaLoss:
+        return VarTJepaLoss(model, self._weights())
 
     def _tokens(self, model: VarTJepa, rows: Rows) -> Tensor:
         return embed_rows(model, rows).mean

@@ -1,24 +1,231 @@
-"""Cells of the comparison: one predictor on one representation, all its trainings.
+"""Representations and predictors on them, cached.
 
-A test row's label is replaced before anything is trained: predictors, early stopping and every
-choice see the labels of training and validation rows only.
+What an interrupted evaluation has finished: models and predictions, found again by name.
+
+A stamp says what everything in the folder depends on. Other settings are refused rather than mixed
+in; more representations, predictors or runs of the same evaluation go on from what is there.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import hashlib
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
+import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+from sklearn.decomposition import PCA
 
-from varjepa.datasets.dataset import Split
-from varjepa.downstream import DEFAULT_ADAPTER, FitOptions, Inputs, fit_seeds
+from varjepa.downstream import DEFAULT_ADAPTER, FitOptions, Inputs, RawFeatures, Tokens, fit_seeds
 from varjepa.downstream import Split as PredictorSplit
-from varjepa.estimators.parameters import pick_device
-from varjepa.evaluate.kept import SECONDS, Arrays, Kept
-from varjepa.evaluate.settings import EvaluateSettings, training_of
-from varjepa.evaluate.target import Target
+from varjepa.downstream.inputs import RawEncoder
+from varjepa.errors import InputError
+from varjepa.estimators import TJEPA, VarTJEPA
+from varjepa.estimators.base import TableEstimator
+from varjepa.estimators.settings import pick_device
+from varjepa.evaluate.settings import NEED_VAR_T_JEPA, EvaluateSettings, Rows, Target, training_of
+from varjepa.evaluate.splits import Split
+from varjepa.files import make_folder, read_json, write_bytes, write_json
+from varjepa.models.inference import KINDS
+from varjepa.tables import TableCodec
+from varjepa.version import __version__
+
+Arrays = dict[str, NDArray[Any]]
+Estimator = TypeVar("Estimator", bound=TableEstimator)
+
+SECONDS = "seconds"
+
+
+class Kept:
+    """A folder of finished parts."""
+
+    def __init__(self, folder: Path, stamp: dict[str, Any]) -> None:
+        self.folder = folder
+        make_folder(folder)
+        path = folder / "stamp.json"
+        if path.exists():
+            theirs = read_json(path)
+            for name, ours in stamp.items():
+                if not isinstance(theirs, dict) or theirs.get(name) != ours:
+                    raise InputError(
+                        f"{folder} holds parts of another evaluation ({name} differs); choose "
+                        "another --out"
+                    )
+        else:
+            write_json(path, stamp)
+
+    def arrays(self, name: str, compute: Callable[[], Arrays]) -> Arrays:
+        """Arrays of that name, computed where they are not there; ``seconds`` among them."""
+        path = self.folder / f"{name}.safetensors"
+        if path.exists():
+            try:
+                return load_arrays(path.read_bytes())
+            except SafetensorError as error:
+                raise InputError(f"{path} is damaged; delete it and start again") from error
+        start = time.perf_counter()
+        found = {k: np.ascontiguousarray(v) for k, v in compute().items()}
+        found[SECONDS] = np.array([time.perf_counter() - start])
+        write_bytes(path, save_arrays(found))
+        return found
+
+    def estimator(self, unfitted: Estimator, fit: Callable[[], Estimator]) -> tuple[Estimator, Any]:
+        """A fitted estimator with its training record."""
+        folder = self.folder / type(unfitted).__name__
+        record = folder.with_suffix(".json")
+        if record.exists():  # written last
+            found = type(unfitted).load(folder)
+            return found.set_params(device=unfitted.device), read_json(record)
+        start = time.perf_counter()
+        fitted = fit()
+        seconds = time.perf_counter() - start
+        fitted.save(folder)
+        described = {
+            "seconds": seconds,
+            "epochs": len(fitted.history_),
+            "best_epoch": fitted.best_epoch_,
+            "selected_by": fitted.selected_by_,
+            "active_units": fitted.collapse_.active_units,
+            "d": fitted.d,
+            "history": fitted.history_,
+        }
+        write_json(record, described)
+        return fitted, described
+
+
+def stamp_of(table: pa.Table, settings: EvaluateSettings) -> dict[str, Any]:
+    """What fitted representations and predictions depend on, as plain JSON."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    own = {"verbose", "device", "random_state", "epochs", "column_kinds"}
+    models = {
+        type(model).__name__: {
+            k: list(v) if isinstance(v, tuple) else v
+            for k, v in model.get_params().items()
+            if k not in own
+        }
+        for model in (TJEPA(), VarTJEPA())
+    }
+    return {
+        "table": hashlib.sha256(sink.getvalue()).hexdigest(),
+        "target": settings.target,
+        "task": settings.task,
+        "seed": settings.seed,
+        "epochs": settings.epochs,
+        "transductive": settings.transductive,
+        "labels_pick_checkpoint": settings.labels_pick_checkpoint,
+        "kinds": [list(pair) for pair in settings.kinds],
+        "estimators": models,
+        "version": __version__,
+    }
+
+
+# --- The representations that are compared, for the same rows: raw, PCA, T-JEPA, Var-T-JEPA.
+
+PCA_VARIANCE = 0.95
+"""Share of the variance that the principal components keep."""
+
+
+@dataclass(slots=True)
+class Representations:
+    """Every representation of the labelled rows."""
+
+    inputs: dict[str, Inputs] = field(default_factory=dict)
+    scores: dict[str, NDArray[np.float64]] = field(default_factory=dict)  # (n,) each
+    """latent uncertainties of Var-T-JEPA; larger is less certain"""
+    records: dict[str, Any] = field(default_factory=dict)
+    """how the fitted ones were fitted"""
+
+
+def represent(rows: Rows, settings: EvaluateSettings, kept: Kept, verbose: bool) -> Representations:
+    """Fit on unlabelled rows what has to be fitted, and represent all labelled rows."""
+    wanted = settings.representations
+    kinds = dict(settings.kinds) or None
+    codec = TableCodec.fit(rows.unlabelled, kinds, max_levels=VarTJEPA().max_levels)
+    raw = RawFeatures.from_table(codec.encode(rows.labelled))
+    found = Representations({"raw": Inputs(raw=raw)})
+
+    def fitted(unfitted: Estimator) -> tuple[Estimator, Tokens]:
+        def fit() -> Estimator:
+            return unfitted.fit(rows.unlabelled, rows.fit_labels)
+
+        with remarks_said_already():
+            model, record = kept.estimator(unfitted, fit)
+            tokens = Tokens(torch.as_tensor(_embed(model, rows.labelled)), standardise=True)
+        found.records[type(unfitted).__name__] = record
+        return model, tokens
+
+    if "pca" in wanted:
+        found.inputs["pca"] = Inputs(raw=principal_components(raw, codec, rows))
+    common: dict[str, Any] = {
+        "epochs": "auto" if settings.epochs is None else settings.epochs,
+        "column_kinds": kinds,
+        "device": settings.device,
+        "random_state": settings.seed,
+        "verbose": int(verbose),
+    }
+    if "t_jepa" in wanted:
+        found.inputs["t_jepa"] = Inputs(tokens=fitted(TJEPA(**common))[1])
+    if any(name in NEED_VAR_T_JEPA for name in wanted):
+        model, tokens = fitted(VarTJEPA(**common))
+        found.inputs["var_t_jepa"] = Inputs(tokens=tokens)
+        found.inputs["raw+var_t_jepa"] = Inputs(raw, tokens)
+        found.scores = latent_scores(model, rows.labelled, kept)
+    found.inputs = {name: found.inputs[name] for name in wanted}
+    return found
+
+
+def principal_components(raw: RawFeatures, codec: TableCodec, rows: Rows) -> RawFeatures:
+    """Components of the standardised, one-hot columns, fitted on the unlabelled rows."""
+    with remarks_said_already():
+        unlabelled = RawFeatures.from_table(codec.encode(rows.unlabelled))
+    encoder = RawEncoder("one-hot").fit(unlabelled)
+    matrix = encoder.transform(unlabelled).numeric
+    if not np.ptp(matrix, axis=0).any():  # only constant columns: there is nothing to rotate
+        return raw
+    pca = PCA(n_components=PCA_VARIANCE, svd_solver="full").fit(matrix)
+    return RawFeatures.from_numeric(pca.transform(encoder.transform(raw).numeric))
+
+
+def latent_scores(model: VarTJEPA, table: pa.Table, kept: Kept) -> dict[str, NDArray[np.float64]]:
+    """Every kind of uncertainty, one number per row."""
+
+    def compute() -> dict[str, NDArray[Any]]:
+        with remarks_said_already():
+            return {**model.uncertainties(table)}
+
+    arrays = kept.arrays("latent-uncertainty", compute)
+    return {kind: arrays[kind].astype(np.float64) for kind in KINDS}  # a file has its own order
+
+
+@contextmanager
+def remarks_said_already() -> Iterator[None]:
+    """The codec of the raw features has warned of odd cells; once is enough."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="treated as missing")
+        yield
+
+
+def _embed(model: TableEstimator, table: pa.Table) -> NDArray[np.float32]:
+    assert isinstance(model, VarTJEPA | TJEPA)
+    return model.embed(table).mean
+
+
+# --- Cells of the comparison: one predictor on one representation, all its trainings.
+#
+# A test row's label is replaced before anything is trained: predictors, early stopping and
+# every
+# choice see the labels of training and validation rows only.
 
 Floats = NDArray[np.float64]
 

@@ -1,45 +1,155 @@
-"""The paper's comparison on one table: represent, predict, keep, write down.
+"""Run an evaluation.
 
-    varjepa evaluate table.parquet --target y --out evaluation
-
-Rows are split 70/10/20. Representations are fitted without labels on the training rows, or with
-``--transductive`` on all rows (then also on those whose target is missing). Choices (early
-stopping, the classifier that is shown, combined scores, thresholds) use validation rows.
+What an evaluation found, and its form as JSON.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from varjepa.datasets.dataset import Split, split_rows
 from varjepa.environment import describe_environment
 from varjepa.errors import InputError
-from varjepa.estimators.parameters import pick_device
-from varjepa.evaluate.cells import Cell, Floats, best_on_validation, fit_cell
-from varjepa.evaluate.found import Evaluation, as_json
-from varjepa.evaluate.kept import Kept, stamp_of
-from varjepa.evaluate.low_labels import low_label_curve
-from varjepa.evaluate.representations import Representations, represent
-from varjepa.evaluate.rows import check_split, choose_fit_rows, choose_rows
-from varjepa.evaluate.scores import areas, best_score, curves, figures, paired_difference
+from varjepa.estimators.selective import coverage_threshold
+from varjepa.estimators.settings import pick_device
+from varjepa.evaluate.cells import (
+    Cell,
+    Floats,
+    Kept,
+    Representations,
+    best_on_validation,
+    fit_cell,
+    losses,
+    represent,
+    stamp_of,
+)
+from varjepa.evaluate.scores import (
+    Areas,
+    Figure,
+    LowLabelPoint,
+    areas,
+    best_score,
+    curves,
+    figures,
+    low_label_curve,
+    paired_difference,
+)
 from varjepa.evaluate.settings import (
     NEED_VAR_T_JEPA,
     REPRESENTATIONS,
     EvaluateSettings,
+    Target,
     check_settings,
+    check_split,
+    choose_fit_rows,
+    choose_rows,
+    read_target,
 )
-from varjepa.evaluate.target import Target, read_target
-from varjepa.evaluation.classification import COVERAGES
+from varjepa.evaluate.splits import Split, split_rows
 from varjepa.files import make_folder, only_writer, write_json
-from varjepa.selective.thresholds import coverage_threshold
+from varjepa.metrics.selective import COVERAGES
 from varjepa.tables import infer_schema
-from varjepa.tables.quoting import quoted
+from varjepa.tables.messages import quoted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluation:
+    """Everything that was found."""
+
+    name: str
+    """of the table"""
+    settings: EvaluateSettings
+    target: Target
+    columns: int
+    """besides the target"""
+    split: Split
+    cells: list[Cell]
+    figures: list[Figure]
+    differences: dict[tuple[str, str], tuple[float, float]]
+    """(representation, predictor): gain over raw features and its standard error"""
+    records: dict[str, Any]
+    """how T-JEPA and Var-T-JEPA were fitted"""
+    shown: Cell
+    """the cell of the selective tables, chosen on validation rows"""
+    shown_score: str | None
+    """the latent score chosen on validation rows"""
+    areas: list[Areas]
+    curves: tuple[Floats, dict[str, Floats]]
+    thresholds: dict[str, dict[str, float | None]]
+    """latent score: coverage: largest uncertainty to answer, from validation rows; None: any"""
+    low_labels: list[LowLabelPoint]
+    constant_guess: float
+    """accuracy of the most frequent class, or RMSE of the mean, both of the training rows"""
+    seconds: float
+    environment: dict[str, Any]
+
+
+def as_json(e: Evaluation) -> dict[str, Any]:
+    """The whole evaluation, figures as rows."""
+    records = {k: {n: v for n, v in r.items() if n != "history"} for k, r in e.records.items()}
+    return {
+        "table": e.name,
+        "columns": e.columns,
+        "target": {
+            "name": e.target.name,
+            "task": e.target.task,
+            "classes": list(e.target.classes),
+            "missing": e.target.missing,
+        },
+        "rows": {p: len(getattr(e.split, p)) for p in ("train", "validation", "test")},
+        "settings": {**asdict(e.settings), "kinds": dict(e.settings.kinds)},
+        "representations": records,
+        "cells": [
+            {
+                "representation": cell.representation,
+                "predictor": cell.predictor,
+                "adapter": cell.adapter,
+                "validation_loss": float(
+                    losses(cell, cell.validation, e.target.values[e.split.validation]).mean()
+                ),
+                "seconds": round(cell.seconds, 2),
+            }
+            for cell in e.cells
+        ],
+        "constant_guess": e.constant_guess,
+        "figures": [figure_row(row) for row in e.figures],
+        "differences_from_raw": [
+            {"representation": r, "predictor": p, "gain": gain, "standard_error": error}
+            for (r, p), (gain, error) in e.differences.items()
+        ],
+        "chosen_on_validation": {
+            "representation": e.shown.representation,
+            "predictor": e.shown.predictor,
+            "score": e.shown_score,
+        },
+        "areas": [asdict(area) for area in e.areas],
+        "thresholds": e.thresholds,
+        "low_labels": [asdict(point) for point in e.low_labels],
+        "seconds": round(e.seconds, 1),
+        "environment": e.environment,
+    }
+
+
+def figure_row(figure: Figure) -> dict[str, Any]:
+    """A figure without nesting."""
+    row = asdict(figure)
+    return row | row.pop("values")
+
+
+# --- The paper's comparison on one table: represent, predict, keep, write down.
+#
+# varjepa evaluate table.parquet --target y --out evaluation
+#
+# Rows are split 70/10/20. Representations are fitted without labels on the training rows, or
+# with
+# ``--transductive`` on all rows (then also on those whose target is missing). Choices (early
+# stopping, the classifier that is shown, combined scores, thresholds) use validation rows.
 
 Say = Callable[[str], None]
 

@@ -1,4 +1,7 @@
-"""An evaluation as tables for people."""
+"""The evaluation as tables and a page.
+
+Numbers as text.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,50 @@ from typing import SupportsFloat
 import numpy as np
 
 from varjepa.evaluate.cells import Cell
-from varjepa.evaluate.found import Evaluation
-from varjepa.evaluate.low_labels import DRAWS
-from varjepa.evaluate.scores import COMBINED, CONFIDENCE, DISAGREEMENT
+from varjepa.evaluate.few_labels import COMPARED
+from varjepa.evaluate.run import Evaluation
+from varjepa.evaluate.scores import COMBINED, CONFIDENCE, DISAGREEMENT, DRAWS
 from varjepa.evaluate.settings import REPRESENTATIONS
-from varjepa.evaluate.words import number, share, signed
-from varjepa.evaluation.classification import COVERAGES
-from varjepa.experiments.few_labels import COMPARED
-from varjepa.report.parts import ResultTable
+from varjepa.metrics.selective import COVERAGES
+from varjepa.report.page import (
+    Headline,
+    LineChart,
+    ReportPage,
+    ResultTable,
+    RiskCoverage,
+    TrainingCurve,
+)
+
+
+def share(value: SupportsFloat) -> str:
+    """An accuracy, or a difference of two."""
+    return f"{float(value):.3f}".replace("-", "−")
+
+
+def number(value: SupportsFloat) -> str:
+    """A number of any size, about four figures.
+
+    Examples:
+        >>> [number(x) for x in (0.8125, 54.321, 12345.6, 0.00002, 0)]
+        ['0.8125', '54.32', '12,346', '2.0e−05', '0']
+    """
+    value = float(value)
+    size = abs(value)
+    if size >= 1e9:
+        text = f"{value:.3e}"
+    elif size >= 1000:
+        text = f"{value:,.0f}"
+    else:
+        text = f"{value:.4g}" if size == 0 or size >= 0.0005 else f"{value:.1e}"
+    return text.replace("-", "−")
+
+
+def signed(text: str) -> str:
+    """With a plus where there is no minus."""
+    return text if text.startswith("−") else f"+{text}"
+
+
+# --- An evaluation as tables for people.
 
 TITLES = {
     "accuracy": "Accuracy",
@@ -268,3 +307,102 @@ def _grid(e: Evaluation, cells: Sequence[Cell], text: Callable[[Cell], str]) -> 
         for name in e.settings.representations
         if any(place[0] == name for place in by_place)
     ]
+
+
+# --- An evaluation as a page.
+
+
+def build_page(e: Evaluation) -> ReportPage:
+    """The page of an evaluation."""
+    across, risks = e.curves
+    first = [e.shown_score] if e.shown_score else []
+    order = list(dict.fromkeys([*first, *risks]))
+    fitted_on = (
+        "all rows, without labels (transductive, as in the paper)"
+        if e.settings.transductive
+        else "the training rows, their labels picking the checkpoint"
+        if e.settings.labels_pick_checkpoint
+        else "the training rows, without labels"
+    )
+    parts = (len(e.split.train), len(e.split.validation), len(e.split.test))
+    counts = " / ".join(f"{n:,}" for n in parts)
+    return ReportPage(
+        title=f"varjepa evaluate: {e.name}",
+        subtitle=f"Target “{e.target.name}”: {e.target.describe()}. {counts} rows to train, "
+        f"validate and test on, {e.columns} columns. Representations fitted on {fitted_on}.",
+        headlines=headlines(e),
+        tables=result_tables(e),
+        charts=[low_label_chart(e)] if e.low_labels else [],
+        curve=training_curve(e),
+        risk_coverage=RiskCoverage(across, {name: risks[name] for name in order}),
+        footer={k: str(v) for k, v in e.environment.items()} | {"seed": str(e.settings.seed)},
+    )
+
+
+def low_label_chart(e: Evaluation) -> LineChart:
+    """The table of few labels as lines."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    for point in e.low_labels:  # by representation, sizes ascending
+        name = REPRESENTATIONS[point.representation]
+        series.setdefault(name, []).append((point.mean, point.standard_error))
+    return LineChart(
+        title="Few labels, drawn",
+        x=sorted({point.labels for point in e.low_labels}),
+        x_label="labelled rows",
+        y_label=TITLES[metrics_of(e)[0]],
+        series=series,
+        note="The table of few labels; bars are standard errors over draws of the labelled rows.",
+    )
+
+
+def headlines(e: Evaluation) -> list[Headline]:
+    """Four numbers; what they compare was chosen on validation rows."""
+    metric = metrics_of(e)[0]
+    title = TITLES[metric] if metric == "rmse" else TITLES[metric].lower()
+
+    def full(cell: Cell) -> float:
+        return float(np.mean(values_of(e, cell, metric, None, 1.0)))
+
+    key = (e.shown.representation, e.shown.predictor)
+    raw = [c for c in e.cells if (c.representation, c.predictor) == ("raw", e.shown.predictor)]
+    beside = f"raw features {write(e, full(raw[0]))}" if raw and key[0] != "raw" else ""
+    found = [Headline(f"{title}: {shown_title(e)}", write(e, full(e.shown)), beside)]
+    if e.shown_score:
+        half = np.mean(values_of(e, e.shown, metric, e.shown_score, COVERAGES[-1]))
+        own = CONFIDENCE if e.target.classes else None
+        note = f"by {e.shown_score}"
+        if own:
+            sure = np.mean(values_of(e, e.shown, metric, own, COVERAGES[-1]))
+            note += f"; {write(e, sure)} by the classifier's confidence"
+        found.append(Headline(f"{title} on the surest half", write(e, half), note))
+    table = low_labels(e)
+    if table.rows and len(table.columns) > 1:
+        first = table.rows[0]
+        others = ", ".join(
+            f"{name} {text.split(' ±')[0]}"
+            for name, text in zip(table.columns[1:-1], first[1:-1], strict=True)
+        )
+        found.append(
+            Headline(
+                f"{title} from {first[0]} labels: {table.columns[-1]}",
+                first[-1].split(" ±")[0],
+                others,
+            )
+        )
+    found.append(
+        Headline("whole evaluation", f"{e.seconds:.0f} s", "parts kept from before not counted")
+    )
+    return found
+
+
+def training_curve(e: Evaluation) -> TrainingCurve | None:
+    """Var-T-JEPA's loss and its terms."""
+    record = e.records.get("VarTJEPA")
+    if record is None:
+        return None
+    history = record["history"]
+    names = ["loss", "rec", "gen", "kl_sx", "kl_z", "kl_sy", record["selected_by"]]
+    return TrainingCurve(
+        [row["epoch"] for row in history],
+        {name: [row.get(name) for row in history] for name in names},
+    )

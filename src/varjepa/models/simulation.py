@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from varjepa.networks.stacked import ACTIVATIONS, StackedMLP
+from varjepa.nn.stacked import ACTIVATIONS, StackedMLP
 from varjepa.variational.gaussian import SCALES, DiagonalGaussian, Scale, soft_clamp_log_var
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationModelSettings:
-    """Shape of the networks. The paper gives width 128 and "depth 2"; docs/simulation-search.md
+    """Shape of the networks. The paper gives width 128 and "depth 2"; paper/LOG.md
     says how the rest was settled.
     """
 

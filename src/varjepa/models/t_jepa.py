@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from varjepa.masking import FeatureMasks
-from varjepa.models.rows import Rows, TableShape, map_blocks, mean_over
-from varjepa.networks.tokenizer import FeatureTokenizer
-from varjepa.networks.transformer import Transformer
+from varjepa.models.masking import FeatureMasks
+from varjepa.models.table_rows import Rows, TableShape, map_blocks, mean_over
+from varjepa.nn.tokenizers import FeatureTokenizer
+from varjepa.nn.transformer import Transformer
 from varjepa.variational.gaussian import at_least_float32
 
 

@@ -1,22 +1,263 @@
-"""Figures of the report page: arrays in, an ``<svg>`` element for the page out.
+"""Charts as SVG that a page takes in: marks, lines, scatter plots, risk and coverage.
 
-matplotlib draws lines, points and tick numbers only. Names from the data stay outside, in the HTML
-around a figure, where they wrap on a phone and are escaped in one place.
+A figure of matplotlib's as an element of the page: one style, the same bytes every time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib.util
+import io
+import math
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 import numpy as np
 from numpy.typing import NDArray
 
-from varjepa.report.marks import COLOURS, DISC, Corners, Mark, Stroke
-from varjepa.report.svg import draw_svg, page_style
+from varjepa.errors import InputError
+from varjepa.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    Draw = Callable[[Axes], None]
+
+_TEXT, _FRAME, _GRID = "#3d444d", "#c4c9d0", "#e9ebee"
+
+_STYLE = {
+    "svg.fonttype": "none",  # text stays text: it can be searched, copied, read aloud
+    "text.parse_math": False,  # a $ is a $
+    "font.family": ["DejaVu Sans"],  # comes with matplotlib: the same layout on every machine
+    "font.size": 10,
+    "text.color": _TEXT,
+    "axes.labelcolor": _TEXT,
+    "xtick.labelcolor": _TEXT,
+    "ytick.labelcolor": _TEXT,
+    "xtick.color": _FRAME,
+    "ytick.color": _FRAME,
+    "axes.edgecolor": _FRAME,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": _GRID,
+    "grid.linewidth": 0.8,
+    "figure.facecolor": "none",  # the page's card shows through
+    "axes.facecolor": "none",
+}
+
+
+def draw_svg(draw: Draw, inches: tuple[float, float], *, key: str, label: str) -> str:
+    """Draw on a fresh figure and return its ``<svg>``; the same input gives the same bytes."""
+    with page_style(key):
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=inches, layout="constrained")
+        draw(figure.subplots())
+        file = io.BytesIO()
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    return _for_html(file.getvalue(), key=key, label=label)
+
+
+def inline(
+    write: Callable[[Path], None], *, key: str, label: str, has_formulas: bool = False
+) -> str:
+    """A figure that a function writes to a file, in the page's style and as an element of it.
+
+    ``has_formulas``: its own words hold mathematics (as ticks of a log axis do), and none of them
+    comes from data.
+    """
+    with page_style(key), tempfile.TemporaryDirectory() as folder:
+        import matplotlib as mpl
+
+        path = Path(folder) / "figure.svg"
+        with mpl.rc_context({"text.parse_math": has_formulas}):
+            write(path)
+        return _for_html(path.read_bytes(), key=key, label=label)
+
+
+@contextmanager
+def page_style(key: str) -> Iterator[None]:
+    """The defaults of matplotlib and ours, whatever the user's own style is."""
+    try:
+        import matplotlib.style
+    except ImportError as error:
+        raise InputError("figures need matplotlib: pip install 'varjepa[report]'") from error
+
+    with matplotlib.style.context(["default", {**_STYLE, "svg.hashsalt": key}]):
+        yield
+
+
+def _for_html(svg: bytes, *, key: str, label: str) -> str:
+    """A stand-alone SVG file as an element inside a page.
+
+    HTML knows SVG, so namespaces (the only web addresses in the file) are dropped. A ``<style>``
+    would reach the whole page and is dropped too; the page's own style says the same. Ids are
+    prefixed, since several figures share one page, and those nobody refers to are dropped.
+    """
+    root = ElementTree.fromstring(svg)
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if _local(child.tag) in ("metadata", "style"):
+                parent.remove(child)
+    names = {element.attrib["id"] for element in root.iter() if "id" in element.attrib}
+    used: set[str] = set()
+
+    def prefixed(match: re.Match[str]) -> str:
+        if match["id"] not in names:
+            return match[0]
+        used.add(match["id"])
+        return f"{match['before']}{key}-{match['id']}{match['after']}"
+
+    for element in root.iter():
+        element.tag = _local(element.tag)
+        element.tail = None
+        if element.text and not element.text.strip():
+            element.text = None
+        attributes = {_local(name): value for name, value in element.attrib.items()}
+        element.attrib.clear()
+        element.attrib.update(
+            (name, re.sub(r"(?P<before>^#|url\(#)(?P<id>[\w.-]+)(?P<after>\)|$)", prefixed, value))
+            for name, value in attributes.items()
+        )
+    for element in root.iter():
+        if (name := element.attrib.pop("id", None)) in used:
+            element.attrib["id"] = f"{key}-{name}"
+    # the page gives the size, the viewBox the proportions
+    for name in ("width", "height", "version"):
+        root.attrib.pop(name, None)
+    root.attrib.update({"role": "img", "aria-label": label})
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _local(name: str) -> str:
+    return name.rpartition("}")[2]
+
+
+# --- What figures in files of their own share: whether they can be drawn, colours, how to save.
+
+LIGHT, DARK = "#8fb8de", "#1f4e79"
+
+
+def check_can_draw() -> None:
+    """Say before hours of work, not after, that figures need an extra."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise InputError("figures need matplotlib: pip install 'varjepa[report]'")
+
+
+def save_svg(figure: Figure, path: Path) -> None:
+    """A fixed salt and no date: the same numbers give the same file."""
+    import matplotlib as mpl
+
+    with (
+        mpl.rc_context({"svg.hashsalt": "varjepa", "svg.fonttype": "none"}),
+        replacing(path) as file,
+    ):
+        figure.savefig(file, format="svg", metadata={"Date": None})
+
+
+# --- How classes and curves look: colours, shapes and dashes that do not rest on colour alone.
+
+Corners = tuple[tuple[float, float], ...]
+
+# Okabe–Ito, strongest on white first: eight colours that the colour-blind can tell apart
+COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#000000",
+    "#f0e442",
+)
+GREY = "#8a8f98"
+
+
+def _star(points: int, turn: float, *, inner: float = 1.0, size: float = 1.0) -> Corners:
+    """Corners at radius `size` and `size · inner` in turn; `turn` in eighths of a circle."""
+    steps = range(2 * points)
+    radii = [size if i % 2 == 0 else size * inner for i in steps]
+    angles = [math.pi * (turn / 4 + i / points) for i in steps]
+    return tuple(
+        (round(r * math.cos(a), 3), round(r * math.sin(a), 3))
+        for r, a in zip(radii, angles, strict=True)
+    )
+
+
+DISC = _star(8, 0, size=0.8)
+# all of about one area; an inner radius of cos(π/points) makes a star a polygon
+_SHAPES = (
+    DISC,
+    _star(4, 1, inner=math.cos(math.pi / 4)),  # square
+    _star(3, 2, inner=0.5, size=1.2),  # triangle
+    _star(4, 2, inner=math.cos(math.pi / 4)),  # diamond
+    _star(3, -2, inner=0.5, size=1.2),  # triangle pointing down
+    _star(4, 1, inner=0.4, size=1.25),  # cross
+    _star(5, 2, inner=0.4, size=1.25),  # star
+    _star(4, 2, inner=0.4, size=1.25),  # upright cross
+)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How the points of one class look; shape and colour both differ, so that grey prints read."""
+
+    colour: str
+    """as #rrggbb"""
+    corners: Corners
+    """polygon around 0 of about two square units, y upwards"""
+
+
+@dataclass(frozen=True)
+class Stroke:
+    """How one curve looks; dashes differ as well as colours."""
+
+    colour: str
+    """as #rrggbb"""
+    dashes: tuple[float, ...]
+    """lengths drawn and skipped in turn; empty: solid"""
+    width: float
+    """in points"""
+
+
+def class_marks(count: int, *, has_rest: bool) -> list[Mark]:
+    """One mark per class, at most eight; the last is grey where it stands for all others."""
+    marks = [Mark(c, s) for c, s in zip(COLOURS, _SHAPES, strict=True)][:count]
+    if has_rest:
+        marks[-1] = Mark(GREY, marks[-1].corners)
+    return marks
+
+
+def curve_strokes(names: Sequence[str]) -> list[Stroke]:
+    """One stroke per curve; random and oracle orderings are references, so they stay grey."""
+    references = {"random": (5.0, 3.0), "oracle": (1.2, 2.4)}
+    patterns = ((), (7.0, 2.5), (2.0, 2.0), (7.0, 2.0, 2.0, 2.0))
+    strokes, own = [], 0
+    for name in names:
+        if name.lower() in references:
+            strokes.append(Stroke(GREY, references[name.lower()], 1.6))
+        else:
+            colour = COLOURS[own % (len(COLOURS) - 1)]  # without yellow, too faint for a line
+            strokes.append(Stroke(colour, patterns[own % len(patterns)], 2.0))
+            own += 1
+    return strokes
+
+
+# --- Figures of the report page: arrays in, an ``<svg>`` element for the page out.
+#
+# matplotlib draws lines, points and tick numbers only. Names from the data stay outside, in
+# the HTML
+# around a figure, where they wrap on a phone and are escaped in one place.
 
 Floats = NDArray[np.float64]
 

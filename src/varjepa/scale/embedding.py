@@ -1,13 +1,13 @@
-"""Embeddings of tables larger than memory: read a block, embed it, write it, forget it.
+"""Embed tables of any size: a part at a time, whole files, resumable.
 
-Into one file, or into a folder of part files that a killed run continues.
+The rows of one file, read and embedded a block at a time.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -17,7 +17,7 @@ import pyarrow as pa
 from varjepa.errors import InputError
 from varjepa.estimators.embedder import Embedder
 from varjepa.files import make_folder, only_writer, remove_temporaries
-from varjepa.scale.blocks import embed_block, naming, open_rows
+from varjepa.model_folder import ModelFileError
 from varjepa.scale.plan import (
     Part,
     Plan,
@@ -27,10 +27,49 @@ from varjepa.scale.plan import (
     plan_inputs,
     read_part,
 )
-from varjepa.tables.appending import Append, appending
-from varjepa.tables.forward import ForwardRows
-from varjepa.tables.remarks import Remarks, gathering_remarks
+from varjepa.tables.many_files import ForwardRows
+from varjepa.tables.messages import TableWarnings, collect_warnings, quoted
 from varjepa.tables.streaming import StreamedTable
+from varjepa.tables.writing import Append, appending
+
+
+def open_rows(embedder: Embedder, table: StreamedTable, size: int) -> ForwardRows:
+    """The rows of one file, at most ``size`` at a time: the columns that are read or kept."""
+    wanted = (*embedder.keep, *embedder.needed(table.schema.names))
+    columns = list(dict.fromkeys(wanted))  # a column may be read and kept
+    return ForwardRows(table.path, lambda row: table.blocks(columns, size, row))
+
+
+def embed_block(
+    embedder: Embedder, table: StreamedTable, block: pa.Table, schema: pa.Schema
+) -> pa.Table:
+    """A block's embeddings, in the columns and types of the first file."""
+    with naming(table):
+        found = embedder.embed(block)
+        try:
+            return found.cast(schema)
+        except pa.ArrowException as error:
+            kinds = zip(found.schema, schema, strict=True)
+            odd, kind = next((mine.name, first.type) for mine, first in kinds if mine != first)
+            raise InputError(
+                f"column {quoted(odd)} cannot be kept as {kind}, its type in the first file"
+            ) from error
+
+
+@contextmanager
+def naming(table: StreamedTable) -> Iterator[None]:
+    """Errors name the file, which a block does not know."""
+    try:
+        yield
+    except ModelFileError:
+        raise
+    except InputError as error:
+        raise InputError(f"{table.path}: {error}") from error
+
+
+# --- Embeddings of tables larger than memory: read a block, embed it, write it, forget it.
+#
+# Into one file, or into a folder of part files that a killed run continues.
 
 BATCH_BYTES = 1 << 25
 """Embeddings of a batch, which are in memory a few times over while they are made and written."""
@@ -44,7 +83,7 @@ MOST_ROWS = 1 << 14
 Progress = Callable[[int, int], None]
 """Called with the rows done and all rows."""
 
-Report = Callable[[int, Remarks], None]
+Report = Callable[[int, TableWarnings], None]
 """Called with rows that were done just now, and what was odd about a part that is finished."""
 
 
@@ -79,7 +118,7 @@ class Run:
 
     seconds: float
 
-    remarks: Remarks
+    remarks: TableWarnings
     """odd values of all rows, those of finished parts too"""
 
 
@@ -97,7 +136,7 @@ def embed_to_file(
     size = batch_rows or default_batch_rows(embedder)
     schema = embedder.schema(tables[0].schema)
     done = 0
-    with gathering_remarks() as remarks, appending(out, schema, raw_text) as append:
+    with collect_warnings() as remarks, appending(out, schema, raw_text) as append:
         for table in tables:
             for block in open_rows(embedder, table, size).take(0, table.rows):
                 append(embed_block(embedder, table, block, schema))
@@ -124,10 +163,10 @@ def embed_part(work: Work, part: Part) -> None:
 def _embed_part(work: Work, part: Part, rows: ForwardRows, report: Report) -> None:
     table = work.tables[part.number]
     schema = work.embedder.schema(table.schema)
-    with gathering_remarks() as found, _writing(work, part, schema, found) as add:
+    with collect_warnings() as found, _writing(work, part, schema, found) as add:
         for block in rows.take(part.start, part.stop):
             add(embed_block(work.embedder, table, block, schema))
-            report(len(block), Remarks())
+            report(len(block), TableWarnings())
     report(0, found)
 
 
@@ -168,7 +207,7 @@ def embed_to_folder(
         before = done = total - sum(map(len, missing))
         on_rows(done, total)
 
-        def report(rows: int, found: Remarks) -> None:
+        def report(rows: int, found: TableWarnings) -> None:
             nonlocal done
             done += rows
             remarks.add(found)
@@ -187,24 +226,26 @@ def default_batch_rows(embedder: Embedder) -> int:
     return block * max(1, wanted // block)
 
 
-def _checked(embedder: Embedder, tables: Sequence[StreamedTable]) -> tuple[Embedder, int, Remarks]:
+def _checked(
+    embedder: Embedder, tables: Sequence[StreamedTable]
+) -> tuple[Embedder, int, TableWarnings]:
     """An embedder of the model as it is now, the number of rows, and columns of no use.
 
     Columns that are missing or cannot be read are refused before any work is done.
     """
     embedder = embedder.pinned()
-    remarks = Remarks()
+    remarks = TableWarnings()
     for table in tables:
         with naming(table):
             embedder.check(table.schema)
-            remarks.add(Remarks(extra=embedder.extra(table.schema.names)))
+            remarks.add(TableWarnings(extra=embedder.extra(table.schema.names)))
     total = sum(table.rows for table in tables)
     if not total:
         raise InputError(f"{tables[0].path} has no rows")
     return embedder, total, remarks
 
 
-def _is_done(out: Path, plan: Plan, part: Part, remarks: Remarks) -> bool:
+def _is_done(out: Path, plan: Plan, part: Part, remarks: TableWarnings) -> bool:
     """Whether a part is there; what was remarked then still holds."""
     found = read_part(out, plan, part)
     if found is None:
@@ -215,7 +256,7 @@ def _is_done(out: Path, plan: Plan, part: Part, remarks: Remarks) -> bool:
 
 
 def _writing(
-    work: Work, part: Part, schema: pa.Schema, remarks: Remarks
+    work: Work, part: Part, schema: pa.Schema, remarks: TableWarnings
 ) -> AbstractContextManager[Append]:
     path = work.out / part.path
     make_folder(path.parent)

@@ -20,8 +20,7 @@ import pyarrow.parquet
 
 from varjepa.errors import InputError
 from varjepa.files import read_json, write_json
-from varjepa.tables.quoting import shortened
-from varjepa.tables.remarks import Remarks
+from varjepa.tables.messages import TableWarnings, shortened
 from varjepa.tables.streaming import StreamedTable
 
 PLAN_FILE = "_varjepa_plan.json"
@@ -125,13 +124,13 @@ def keep_plan(folder: Path, plan: Plan, may_choose_rows: bool) -> Plan:
     return plan
 
 
-def describe_part(plan: Plan, remarks: Remarks) -> dict[str, str]:
+def describe_part(plan: Plan, remarks: TableWarnings) -> dict[str, str]:
     """What a part says about itself in its metadata."""
     said = {"plan": plan.identity, "remarks": asdict(remarks)}
     return {_KEY.decode(): json.dumps(said)}
 
 
-def read_part(folder: Path, plan: Plan, part: Part) -> Remarks | None:
+def read_part(folder: Path, plan: Plan, part: Part) -> TableWarnings | None:
     """What was remarked while a finished part was computed; None if it is not there yet."""
     path = folder / part.path
     if not path.exists():
@@ -140,7 +139,7 @@ def read_part(folder: Path, plan: Plan, part: Part) -> Remarks | None:
         metadata = pa.parquet.read_metadata(path)
         said = json.loads((metadata.metadata or {})[_KEY])
         if said["plan"] == plan.identity and metadata.num_rows == len(part):
-            return Remarks(**said["remarks"])
+            return TableWarnings(**said["remarks"])
     except (KeyError, TypeError, ValueError, OSError, pa.ArrowException):
         pass
     raise InputError(f"{path} is not a part of these embeddings; remove it or choose another --out")

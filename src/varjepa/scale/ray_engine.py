@@ -33,7 +33,7 @@ from varjepa.errors import InputError
 from varjepa.files import remove_temporaries
 from varjepa.scale.embedding import Engine, Report, Work, embed_part
 from varjepa.scale.plan import Part, read_part
-from varjepa.tables.remarks import Remarks
+from varjepa.tables.messages import TableWarnings
 
 OLDEST = (2, 55)
 """Before that, Ray runs code that a Parquet file brings while it looks at the file's columns."""
@@ -131,7 +131,7 @@ def _anywhere(work: Work, device: str) -> Work:
     )
 
 
-def _arrived(work: Work, part: Part) -> Remarks:
+def _arrived(work: Work, part: Part) -> TableWarnings:
     """What a part that was just written says, as it is seen from here."""
     end = time.monotonic() + PATIENCE
     while (found := read_part(work.out, work.plan, part)) is None:

@@ -7,7 +7,7 @@ import re
 import pyarrow as pa
 
 from varjepa.errors import InputError
-from varjepa.tables.quoting import quoted, shortened
+from varjepa.tables.messages import quoted, shortened
 
 _DECIMAL = re.compile(r"decimal(32|64|128|256)\((\d+), (-?\d+)\)")
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")

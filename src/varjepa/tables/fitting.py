@@ -1,7 +1,7 @@
 """A codec's fit: every column's summary, from blocks of rows; a table in memory is one block.
 
 Text is read first, to know what it is; then all columns once; then, of categories with more levels
-than there is room for, those found frequent are counted.
+than there is limits for, those found frequent are counted.
 """
 
 from __future__ import annotations
@@ -15,11 +15,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from varjepa.errors import InputError
-from varjepa.tables.features import CategoricalFeature, NumericFeature, fit_part, read_parts
-from varjepa.tables.instants import CALENDAR_PARTS
-from varjepa.tables.levels import Levels, category_text
-from varjepa.tables.quoting import quoted
-from varjepa.tables.remarks import Remarks
+from varjepa.tables.dates import CALENDAR_PARTS
+from varjepa.tables.features import (
+    CategoricalFeature,
+    Levels,
+    NumericFeature,
+    category_text,
+    fit_part,
+    read_parts,
+)
+from varjepa.tables.messages import TableWarnings, quoted
 from varjepa.tables.scaling import Scaling, check_scaling
 from varjepa.tables.schema import (
     Blocks,
@@ -30,7 +35,7 @@ from varjepa.tables.schema import (
     complete_column,
     draft_columns,
 )
-from varjepa.tables.summaries import LevelSummary, NumberSummary, Room, count_again
+from varjepa.tables.summaries import LevelSummary, MemoryLimits, NumberSummary, count_again
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class Fitted:
     schema: TableSchema
     numeric: tuple[NumericFeature, ...]
     categorical: tuple[CategoricalFeature, ...]
-    remarks: Remarks
+    remarks: TableWarnings
 
 
 def fit_columns(
@@ -50,9 +55,9 @@ def fit_columns(
     overrides: Mapping[str, Kind] | None,
     scaling: Scaling,
     max_levels: int | None,
-    room: Room | None = None,
+    limits: MemoryLimits | None = None,
 ) -> Fitted:
-    """Fit every column; without ``room`` all is exact, at the cost of the memory it takes."""
+    """Fit every column; without ``limits`` all is exact, at the cost of the memory it takes."""
     check_scaling(scaling)
     if max_levels is not None and max_levels < 1:
         raise InputError(f"max_levels must be at least 1, not {max_levels}")
@@ -60,9 +65,9 @@ def fit_columns(
     drafts = draft_columns(schema, blocks, overrides)
     numbers = {c.name: _Numbers(c) for c in drafts if c.kind != "categorical"}
     categories = [c for c in drafts if c.kind == "categorical"]
-    level_room = None if room is None else room.level_bytes // max(1, len(categories))
-    levels = {c.name: LevelSummary(level_room) for c in categories}
-    sample = _Sample(rows, sum(n.width for n in numbers.values()), room)
+    level_limit = None if limits is None else limits.level_bytes // max(1, len(categories))
+    levels = {c.name: LevelSummary(level_limit) for c in categories}
+    sample = _Sample(rows, sum(n.width for n in numbers.values()), limits)
     for block in blocks(schema.names):
         kept = sample.of(block.num_rows)
         for name, found in numbers.items():
@@ -81,7 +86,7 @@ def fit_columns(
             )
             for c in categories
         ),
-        Remarks(infinite={name: found.infinite for name, found in numbers.items()}),
+        TableWarnings(infinite={name: found.infinite for name, found in numbers.items()}),
     )
     names = [n.feature.name for n in fitted.numeric]
     _refuse_equal_names(names + [c.feature.name for c in fitted.categorical])
@@ -117,13 +122,13 @@ class _Numbers:
 
 
 class _Sample:
-    """Rows whose numbers are kept for quantiles: all that there is room for, drawn evenly.
+    """Rows whose numbers are kept for quantiles: all that there is limits for, drawn evenly.
 
     The draw depends on the number of rows alone, not on how they come in blocks.
     """
 
-    def __init__(self, rows: int, width: int, room: Room | None) -> None:
-        self.share = 1.0 if room is None else room.numbers / max(1, rows * width)
+    def __init__(self, rows: int, width: int, limits: MemoryLimits | None) -> None:
+        self.share = 1.0 if limits is None else limits.numbers / max(1, rows * width)
         self.generator = np.random.default_rng(0)
 
     def of(self, rows: int) -> NDArray[np.bool_] | None:  # (N,)

@@ -1,7 +1,6 @@
-"""Parquet files as one table that is never in memory as a whole: read from its start, or anywhere.
+"""One table in many files: a folder or a pattern, its common schema, and its rows in order.
 
-All have the same columns, if perhaps of other types: those of a table hold the values of all files.
-A file that changes or goes away between two readings is refused by name.
+Rows of a file that is read forward, any stretch of them at a time.
 """
 
 from __future__ import annotations
@@ -20,10 +19,46 @@ from numpy.typing import NDArray
 
 from varjepa.errors import InputError
 from varjepa.tables.arrow_types import refuse_unsupported, wider_type
-from varjepa.tables.quoting import listed, quoted
-from varjepa.tables.stream_parquet import has_no_value, parquet_fingerprint
-from varjepa.tables.streaming import StreamedTable, find_tables
+from varjepa.tables.messages import listed, quoted
+from varjepa.tables.streaming import StreamedTable, find_tables, has_no_value, parquet_fingerprint
 from varjepa.tables.table_files import explained, extension_of
+
+
+class ForwardRows:
+    """Goes on at once where the last stretch ended, and enters the file anew anywhere else."""
+
+    def __init__(
+        self, path: Path, read: Callable[[int], Iterator[pa.Table]], skipped: int = 0
+    ) -> None:
+        """``read`` gives blocks from a row on; up to ``skipped`` rows are read over instead."""
+        self.path, self._enter, self._skipped = path, read, skipped
+        self._place = -1
+        """of the row that comes next; −1: not reading yet"""
+        self._blocks: Iterator[pa.Table] = iter(())
+        self._rest: pa.Table | None = None
+
+    def take(self, start: int, stop: int) -> Iterator[pa.Table]:
+        """The rows from ``start`` to ``stop`` in pieces."""
+        if self._place < 0 or not 0 <= start - self._place <= self._skipped:
+            self._blocks, self._place, self._rest = self._enter(start), start, None
+        while self._place < stop:
+            block = self._rest if self._rest is not None else next(self._blocks, None)
+            if block is None:
+                raise InputError(f"{self.path} has lost rows while it was read")
+            count = min(len(block), stop - self._place)
+            self._rest = block.slice(count) if count < len(block) else None
+            over = max(0, start - self._place)
+            self._place += count
+            if over < count:
+                yield block.slice(over, count - over)
+
+
+# --- Parquet files as one table that is never in memory as a whole: read from its start, or
+# anywhere.
+#
+# All have the same columns, if perhaps of other types: those of a table hold the values of
+# all files.
+# A file that changes or goes away between two readings is refused by name.
 
 BLOCK_ROWS = 1 << 15
 """Rows in memory at a time; fewer where they are large."""

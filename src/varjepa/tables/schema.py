@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from varjepa.errors import InputError
 from varjepa.tables.arrow_types import is_instant, is_span, is_text, refuse_unsupported, value_type
-from varjepa.tables.instants import as_instants, iso_unit
-from varjepa.tables.quoting import quoted
+from varjepa.tables.dates import as_instants, iso_unit
+from varjepa.tables.messages import quoted
 from varjepa.tables.summaries import NumberSummary
 from varjepa.tables.values import as_numbers, parse_numbers
 
@@ -105,7 +105,7 @@ def draft_columns(
 
 def complete_column(draft: Column, numbers: NumberSummary) -> Column:
     """A drafted numeric column once all its numbers have been seen."""
-    return replace(draft, is_integer=numbers.is_whole and not is_span(value_type(draft.type)))
+    return replace(draft, is_integer=numbers.is_integer and not is_span(value_type(draft.type)))
 
 
 def _kind(name: str, kind: pa.DataType, blocks: Blocks) -> Kind:

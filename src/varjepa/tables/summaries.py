@@ -1,7 +1,7 @@
 """What is known of a column after any number of blocks of rows, in memory that is bounded.
 
 A table in memory is one block. What is asked of many blocks (ends, types, levels and their counts)
-is the same to the last bit as of one; only where a table is so large that ``room`` is given, the
+is the same to the last bit as of one; only where a table is so large that ``limits`` is given, the
 inner quantiles of numbers come from a sample of the rows, and of a category with more levels than
 there is room for the frequent ones are found first and counted in a second reading.
 """
@@ -23,7 +23,7 @@ _ENTRY = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class MemoryLimits:
     """How much of a large table its codec may hold in memory."""
 
     numbers: int = 1 << 23
@@ -57,13 +57,13 @@ class NumberSummary:
         self._kept.append(known if kept is None else values[valid & kept])
         if not len(known):
             return
-        is_whole_type = values.dtype.kind in "iu"
-        number = int if is_whole_type else float
+        is_integer_type = values.dtype.kind in "iu"
+        number = int if is_integer_type else float
         low, high = number(known.min()), number(known.max())
         self.low = low if self.low is None else min(self.low, low)
         self.high = high if self.high is None else max(self.high, high)
         self.count += len(known)
-        if not is_whole_type and not self._has_fractions:
+        if not is_integer_type and not self._has_fractions:
             self._has_fractions = not bool((np.rint(known) == known).all())
 
     @property
@@ -85,7 +85,7 @@ class NumberSummary:
         return float(self.low), float(self.high)
 
     @property
-    def is_whole(self) -> bool:
+    def is_integer(self) -> bool:
         """Whether all are whole numbers, as far as their type tells."""
         if self.type.kind in "iu":
             return True
@@ -108,13 +108,13 @@ class NumberSummary:
 class LevelSummary:
     """The levels of one category and how many rows have each.
 
-    Where they need more than ``room`` bytes, the rarest go: as many counts as the most frequent of
-    those has are taken off every level (Misra and Gries), so a level that is gone has been seen at
-    most ``lost`` times in all, a small part of the rows. What is left is to be counted again.
+    Where they need more than ``limits`` bytes, the rarest go: as many counts as the most frequent
+    of those has are taken off every level (Misra and Gries), so a level that is gone has been seen
+    at most ``lost`` times in all, a small part of the rows. What is left is to be counted again.
     """
 
-    def __init__(self, room: int | None = None) -> None:
-        self.room = room
+    def __init__(self, limits: int | None = None) -> None:
+        self.limits = limits
         self.missing = 0
         self.lost = 0
         """0: every level is here, with its exact count"""
@@ -128,7 +128,7 @@ class LevelSummary:
         counts = _counts(text)
         self._new.append(counts)
         self._new_bytes += _size(counts)
-        if self.room is not None and self._new_bytes > self.room // 2:
+        if self.limits is not None and self._new_bytes > self.limits // 2:
             self._merge()
 
     def counts(self) -> pa.Table:
@@ -145,8 +145,8 @@ class LevelSummary:
                 both = grouped.aggregate([("count", "sum")])
                 both = both.select(["text", "count_sum"]).rename_columns(["text", "count"])
             self._found = both
-        if self.room is not None and _size(self._found) > self.room:
-            self._drop_rare(self.room // 2)
+        if self.limits is not None and _size(self._found) > self.limits:
+            self._drop_rare(self.limits // 2)
 
     def _drop_rare(self, wanted: int) -> None:
         """Take counts off until the levels left need at most ``wanted`` bytes."""

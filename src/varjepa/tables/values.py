@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from varjepa.errors import InputError
 from varjepa.tables.arrow_types import is_plain_number, is_span, is_text
-from varjepa.tables.quoting import quoted
+from varjepa.tables.messages import quoted
 
 MISSING_WORDS = (
     *("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NULL", "null", "None", "NaT"),
@@ -160,11 +160,11 @@ def drop_zero_decimals(text: pa.ChunkedArray) -> pa.ChunkedArray:
 def _float_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_float16(column.type):
         column = column.cast(pa.float32())
-    is_whole = pc.and_(
+    is_integer = pc.and_(
         pc.equal(pc.floor(column), column), pc.less(pc.abs(column.cast(pa.float64())), _INT64_END)
     )
     nothing = pa.scalar(None, column.type)
-    whole = pc.if_else(is_whole, column, nothing).cast(pa.int64()).cast(pa.large_string())
+    whole = pc.if_else(is_integer, column, nothing).cast(pa.int64()).cast(pa.large_string())
     text = pc.if_else(pc.is_nan(column), nothing, column).cast(pa.large_string())
     return pc.coalesce(whole, text)
 

@@ -24,7 +24,7 @@ class TrainingState:
     """0: none yet"""
     best_score: float = -math.inf
     """the highest yet; that of ``best_epoch``, or one it is not worse than but for noise"""
-    looks_without_gain: int = 0
+    checks_without_gain: int = 0
     """since then"""
     history: list[Record] = field(default_factory=list)
     """a record per finished epoch"""
@@ -38,23 +38,23 @@ class TrainingState:
 
     def is_over(self, epochs: int, patience: int) -> bool:
         """Whether there is nothing left to train."""
-        return self.epoch > epochs or self.looks_without_gain >= patience
+        return self.epoch > epochs or self.checks_without_gain >= patience
 
     def judge(self, score: float, model: nn.Module, noise: float = 0.0) -> None:
         """Keep the weights if no earlier look was better by ``noise`` or more."""
         if score > self.best_score - noise:
             self.best_epoch, self.best = self.epoch, snapshot(model)
             self.best_score = max(score, self.best_score)
-            self.looks_without_gain = 0
+            self.checks_without_gain = 0
         else:
-            self.looks_without_gain += 1
+            self.checks_without_gain += 1
 
     def facts(self) -> dict[str, Any]:
         """All but the weights, for JSON."""
         return {
             "best_epoch": self.best_epoch,
             "best_score": self.best_score if self.best_epoch else None,
-            "looks_without_gain": self.looks_without_gain,
+            "looks_without_gain": self.checks_without_gain,
             "history": self.history,
             "seconds": time.perf_counter() - self.clock,
         }
@@ -67,7 +67,7 @@ class TrainingState:
             weight.copy_(best[name])
         self.best_epoch = facts["best_epoch"]
         self.best_score = facts["best_score"] if self.best_epoch else -math.inf
-        self.looks_without_gain = facts["looks_without_gain"]
+        self.checks_without_gain = facts["looks_without_gain"]
         self.history = list(facts["history"])
         self.clock = time.perf_counter() - facts["seconds"]
 

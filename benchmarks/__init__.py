@@ -1,0 +1,1 @@
+"""Measurements: speed, beside the paper's algorithm as it is written."""

@@ -1,0 +1,160 @@
+"""python -m benchmarks.speed: the commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.growth import FEATURES, bench_growth, draw_growth
+from benchmarks.simulation import SAME, SimulationBench, compare_simulation
+from benchmarks.steps import MASK_SIZES, REFERENCE_PRECISIONS, bench_steps
+from paper.commands import known_variants
+from varjepa.cli.shell import ListGroup, console, one_of, positive, run
+from varjepa.errors import InputError
+from varjepa.estimators.settings import pick_device
+from varjepa.files import make_folder, write_json
+from varjepa.report.charts import check_can_draw
+
+bench = typer.Typer(cls=ListGroup, invoke_without_command=True)
+
+Json = Annotated[Path | None, typer.Option(help="Also write the figures here.")]
+
+
+@bench.callback(invoke_without_command=True)
+def bench_steps_command(
+    context: typer.Context,
+    shapes: Annotated[
+        list[str] | None, typer.Option(help="Which of the paper's shapes. Default: adult.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    mask_sizes: Annotated[
+        str, typer.Option(help="middle: one size; drawn: as in training.")
+    ] = "middle",
+    repeats: Annotated[int, typer.Option(help="Timed steps of both.")] = 7,
+    dropout: Annotated[
+        bool, typer.Option(help="Give the reference the paper's dropout, which ours lacks.")
+    ] = False,
+    reference_precision: Annotated[
+        str, typer.Option(help="Of Algorithm 1 on a GPU: tf32 or bfloat16.")
+    ] = "tf32",
+    json: Json = None,
+) -> None:
+    """Our training step and embedding pass beside Algorithm 1 as written, in one run."""
+    if context.invoked_subcommand is not None:
+        return
+    sizes = one_of("--mask-sizes", mask_sizes, MASK_SIZES)
+    precision = one_of("--reference-precision", reference_precision, REFERENCE_PRECISIONS)
+    kind = pick_device(device).type
+    _check_json(json)
+    rows: list[dict[str, Any]] = []
+    for shape in shapes or ["adult"]:
+        rows += bench_steps(
+            [shape],
+            kind,
+            positive("--repeats", repeats),
+            sizes,
+            with_dropout=dropout,
+            reference_precision=precision,
+        )
+        console.print(_sentence(rows[-1]), markup=True, soft_wrap=True)
+        if json is not None:
+            write_json(json, rows)
+
+
+@bench.command("simulation")
+def bench_simulation_command(
+    variant: Annotated[str, typer.Option(help="Which objective, A to J.")] = "D",
+    runs: Annotated[int, typer.Option(help="Simulated worlds.")] = 5,
+    epochs: Annotated[int, typer.Option(help="Training epochs in both.")] = 5,
+    json: Json = None,
+) -> None:
+    """The stacked training of several runs beside a plain loop over runs."""
+    options = SimulationBench(
+        variant=known_variants("--variant", [variant])[0],
+        runs=positive("--runs", runs),
+        epochs=positive("--epochs", epochs),
+    )
+    _check_json(json)
+    result = compare_simulation(options)
+    console.print(
+        f"variant {result['variant']}, {runs} runs, {epochs} epochs: plain loop "
+        f"{result['plain_seconds']:.1f} s, stacked {result['stacked_seconds']:.1f} s, "
+        f"[bold]{result['ratio']:.1f} ×[/] faster; largest relative difference of a final weight "
+        f"{result['largest_difference']:.1e} in float64",
+        markup=True,
+        soft_wrap=True,
+    )
+    if json is not None:
+        write_json(json, result)
+    if result["largest_difference"] > SAME:
+        console.print(f"the two differ by more than {SAME:g}: they are not the same computation")
+        raise typer.Exit(1)
+
+
+@bench.command("growth")
+def bench_growth_command(
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    batch: Annotated[int, typer.Option(help="Rows of a step where they are not varied.")] = 64,
+    most_features: Annotated[int, typer.Option(help="Leave wider tables out.")] = max(FEATURES),
+    repeats: Annotated[int, typer.Option(help="Timed steps of each.")] = 5,
+    figure: Annotated[Path | None, typer.Option(help="Also draw the figures, as SVG.")] = None,
+    json: Json = None,
+) -> None:
+    """Step time against columns, rows and layers, for the estimator's defaults."""
+    kind = pick_device(device).type
+    _check_json(json)
+    if figure is not None:
+        check_can_draw()
+        make_folder(figure.parent)
+    rows: list[dict[str, Any]] = []
+
+    def show(row: dict[str, Any]) -> None:
+        rows.append(row)
+        took = "does not fit in memory" if row["step_ms"] is None else f"{row['step_ms']} ms"
+        console.print(
+            f"{row['varied']} {row['name']}: {row['features']} columns, {row['batch']} rows: "
+            f"{took}; attention {row['attention_share']:.0%} of the arithmetic",
+            highlight=False,
+            soft_wrap=True,
+        )
+        if json is not None:
+            write_json(json, rows)
+
+    bench_growth(
+        kind,
+        positive("--batch", batch),
+        positive("--repeats", repeats),
+        on_row=show,
+        most_features=positive("--most-features", most_features),
+    )
+    if figure is not None:
+        draw_growth(rows, figure)
+
+
+def _sentence(row: dict[str, Any]) -> str:
+    r = row
+    return (
+        f"{r['shape']} on {r['device']}, {r['batch']} rows: Algorithm 1 {r['reference_ms']} ms, "
+        f"ours {r['ours_ms']} ms a step, [bold]{r['ratio']} ×[/]; {r['rows_per_s']:,.0f} rows/s, "
+        f"peak {r['peak_mb']:,.0f} MB ({r['reference_peak_mb']:,.0f}), {r['kernels']:,} kernels "
+        f"({r['reference_kernels']:,}), {r['share_of_limit']:.0%} of the arithmetic limit "
+        f"({r['limit_ms']} ms); embedding {r['embed_rows_per_s']:,.0f} rows/s, {r['embed_ratio']} ×"
+    )
+
+
+def _check_json(path: Path | None) -> None:
+    if path is not None:
+        if path.is_dir():
+            raise InputError(f"--json {path} is a folder, not a file")
+        make_folder(path.parent)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point."""
+    run(bench, arguments)
+
+
+if __name__ == "__main__":
+    main()

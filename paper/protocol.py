@@ -1,0 +1,318 @@
+"""The paper's protocol for a representation: learn from all rows, embed them, cache.
+
+The paper's protocol for a representation: learn from all rows, let some labels pick the moment.
+
+Codec and networks see the features of every row, test rows too, and no label. The labels of the
+training rows fit a linear probe, those of the validation rows score it, and the best moment is
+kept: labels of test rows select nothing. An estimator's own ``fit(X, y)`` cannot say that, because
+it draws its validation rows from the rows it is given.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from paper.results import plain, same_settings
+from paper.settings import Pretraining
+from varjepa.environment import describe_environment
+from varjepa.errors import InputError
+from varjepa.estimators import TJEPA, VarTJEPA
+from varjepa.estimators.base import TableEstimator
+from varjepa.estimators.resuming import claim, identity_of, open_checkpoints
+from varjepa.estimators.settings import pick_device
+from varjepa.evaluate.splits import Dataset, Split
+from varjepa.files import make_folder, read_json, replacing, write_json
+from varjepa.metrics.collapse import diagnose_collapse
+from varjepa.models.inference import KINDS, MEASURES, score_rows
+from varjepa.models.table_rows import Rows, take_rows
+from varjepa.models.var_t_jepa import VarTJepa
+from varjepa.training.checkpoints import remove_checkpoints
+from varjepa.training.processes import ALONE
+from varjepa.training.row_source import RowsInMemory
+from varjepa.training.selection import FilteredProbe
+from varjepa.training.state import Record, seconds_before
+
+OnEpoch = Callable[[Record], None]
+
+
+def build_estimator(spec: Pretraining, device: str) -> TableEstimator:
+    """The estimator of a training; what the paper leaves open has the estimator's defaults."""
+    o = dict(spec.hyperparameters)
+    for name in ("dropout", "predictor_dropout", "warm_up_epochs", "anneal_epochs"):
+        o.pop(name, None)
+    shared = {
+        "context_share": tuple(o.pop("context_share")),
+        "target_share": tuple(o.pop("target_share")),
+        "batch_size": o.pop("batch"),
+        "epochs": spec.epochs,
+        "check_every": spec.check_every,
+        "patience": spec.patience,
+        "predictor_depth": spec.predictor_depth,
+        "warm_up_share": spec.warm_up_epochs / spec.epochs,
+        **spec.open_details,
+        "device": device,
+        "random_state": spec.seed,
+    }
+    if spec.model == "t_jepa":
+        return TJEPA(momentum=(o.pop("ema"), 1.0), **o, **shared)
+    return VarTJEPA(**o, **shared)
+
+
+def fit_on_all_rows(
+    estimator: TableEstimator,
+    spec: Pretraining,
+    table: pa.Table,
+    labels: NDArray[np.int64],  # (N,)
+    classes: int,
+    split: Split,
+    on_epoch: OnEpoch = lambda record: None,
+) -> float:
+    """Fit in place; the labels of ``split.test`` are not read.
+
+    Returns the seconds that earlier runs spent on it, where it goes on from their checkpoint.
+    """
+    e = estimator
+    codec, rows = e._begin(table)
+    device = rows.num.device
+    settings = e._training_settings(len(rows))
+    if spec.model == "var_t_jepa":
+        settings = replace(settings, anneal_epochs=spec.anneal_epochs)
+    known, held_out = (torch.as_tensor(part) for part in (split.train, split.validation))
+    selection = FilteredProbe(
+        take_rows(rows, known.to(device)),
+        torch.as_tensor(labels[split.train], device=device),
+        take_rows(rows, held_out.to(device)),
+        torch.as_tensor(labels[split.validation], device=device),
+        classes,
+        spec.probe,
+        e.seed_,
+        e._discard,
+        spec.standard_errors,
+        ranked_by=spec.ranked_by,
+    )
+    with open_checkpoints(e, ALONE) as (checkpoints, past):
+        if checkpoints is not None:
+            identity = identity_of(e, codec, rows, selection)
+            identity["settings"] = {**_beside_the_estimator(spec), **identity["settings"]}
+            try:
+                claim(checkpoints, past, identity)
+            except InputError as error:
+                raise InputError(f"{error}; remove {checkpoints.folder} to start over") from error
+        e._train(
+            codec, RowsInMemory(rows), settings, selection, on_epoch,
+            checkpoints=checkpoints, past=past,
+        )  # fmt: skip
+    return 0.0 if past is None else seconds_before(past.facts)
+
+
+def _beside_the_estimator(spec: Pretraining) -> dict[str, Any]:
+    """What a training has that no parameter of its estimator says."""
+    return {k: v for k, v in plain(spec).items() if k not in ("hyperparameters", "open_details")}
+
+
+# --- Learned representations of all rows, kept in the results folder.
+#
+# A model folder in ``models/``, the embeddings with the uncertainties of every row in
+# ``embeddings/``
+# (safetensors). A run that was killed goes on from whichever of the two is whole, and with a
+# training
+# from its last checkpoint, in ``checkpoints/`` until the model is saved.
+
+RANKING = tuple(measure for measure in MEASURES if measure[1] != "balanced")
+"""What rows may be ranked by. Without "balanced": where columns are of one kind it is the mean
+again, and what was chosen among the others stays comparable."""
+SCORES = tuple(f"{kind} {aggregate}" for kind, aggregate in RANKING)
+"""their names"""
+
+CHUNK = 2048
+"""rows embedded at a time: MNIST's 784 × 64 numbers a row are 400 MB of them"""
+DIAGNOSED = 1000
+"""rows that are looked at for a collapse"""
+HALF_FROM = 2**30
+"""bytes in float32 from which embeddings are kept in half precision"""
+
+Say = Callable[[str], None]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """A learned representation of all rows."""
+
+    tokens: Tensor  # (N, D, d) float32, or float16 where large
+    scores: Mapping[str, Floats]
+    """of ``SCORES``, (N,) each; empty for a model without uncertainty"""
+    training: Mapping[str, Any]
+    """how it was made: seconds, epochs, the epoch kept, where, and what ``CollapseDiagnosis`` says
+    of the first rows"""
+
+
+def obtain(
+    folder: Path, name: str, spec: Pretraining, data: Dataset, device: str, say: Say
+) -> Embedded:
+    """Load the embeddings, or make them from the model, which is loaded or trained."""
+    path = embedding_path(folder, name)
+    if path.exists():
+        return read_embedded(path, _stamp(spec, data))
+    estimator, training = obtain_model(folder, name, spec, data, device, say)
+    say(f"{name}: embedding {data.table.num_rows} rows")
+    tokens = embed_table(estimator, data.table)
+    scores = score_table(estimator, data.table) if isinstance(estimator, VarTJEPA) else {}
+    made = Embedded(tokens, scores, {**training, **diagnose(tokens)})
+    make_folder(path.parent)
+    write_embedded(path, made)
+    return made
+
+
+def obtain_model(
+    results: Path, name: str, spec: Pretraining, data: Dataset, device: str, say: Say
+) -> tuple[TableEstimator, dict[str, Any]]:
+    """The fitted estimator and what its training was: from its model folder, or trained now."""
+    folder, checkpoints = results / "models" / name, results / "checkpoints" / name
+    stamp = _stamp(spec, data)
+    record = folder / "training.json"  # written last: with it the folder is whole
+    if record.exists():
+        training: dict[str, Any] = read_json(record)
+        refuse_other(folder, training["stamp"], stamp)
+        _forget(checkpoints)  # of a run that was killed before it could
+        kind = TJEPA if spec.model == "t_jepa" else VarTJEPA
+        return kind.load(folder).set_params(device=device), training
+    estimator = build_estimator(spec, device).set_params(checkpoint_dir=checkpoints, resume=True)
+    start = time.perf_counter()
+
+    def on_epoch(epoch: Mapping[str, Any]) -> None:
+        if epoch["epoch"] % spec.check_every == 0:
+            looked = ", ".join(
+                f"{key} {epoch[key]:.4f}"
+                for key in ("loss", "filtered accuracy", "accuracy")
+                if epoch.get(key) is not None
+            )
+            say(f"{name}: epoch {epoch['epoch']} of {spec.epochs}, {looked}")
+
+    before = fit_on_all_rows(
+        estimator,
+        spec,
+        data.table,
+        data.label,
+        len(data.class_names),
+        data.split(spec.split_seed),
+        on_epoch,
+    )
+    training = {
+        "stamp": stamp,
+        "seconds": round(before + time.perf_counter() - start, 1),
+        "seconds_before": round(before, 1),  # of earlier runs, maybe on other machines
+        "best_epoch": estimator.best_epoch_,
+        "epochs": len(estimator.history_),
+        "sha256": data.sha256,
+        "environment": describe_environment(str(pick_device(device))),
+    }
+    estimator.save(folder)
+    write_json(record, training)
+    _forget(checkpoints)
+    return estimator, training
+
+
+def embedding_path(results: Path, name: str) -> Path:
+    """Where the embeddings of a training are kept."""
+    return results / "embeddings" / f"{name}.safetensors"
+
+
+def refuse_orphans(results: Path, name: str) -> None:
+    """A model that is trained anew is not the one that kept embeddings are of."""
+    path, folder = embedding_path(results, name), results / "models" / name
+    if path.exists() and not (folder / "training.json").exists():
+        raise InputError(
+            f"{path} is there but its model {folder} is not: bring it back, or remove the "
+            "embeddings to train both again"
+        )
+
+
+def _stamp(spec: Pretraining, data: Dataset) -> dict[str, Any]:
+    """What a kept model or embedding must be of."""
+    return {"settings": plain(spec), "dataset": data.name}
+
+
+def _forget(checkpoints: Path) -> None:
+    remove_checkpoints(checkpoints)
+    with suppress(OSError):  # of another training, or never there
+        checkpoints.parent.rmdir()
+
+
+def embed_table(estimator: TableEstimator, table: pa.Table) -> Tensor:
+    """Tokens of all rows, a chunk at a time.  # (N, D, d)"""
+    rows, shape = table.num_rows, (len(estimator.codec_.features), estimator.d)
+    large = 4 * rows * shape[0] * shape[1] >= HALF_FROM
+    tokens = torch.empty(rows, *shape, dtype=torch.float16 if large else torch.float32)
+    for start in range(0, rows, CHUNK):
+        flat = torch.from_numpy(estimator.transform(table.slice(start, CHUNK)))
+        tokens[start : start + CHUNK] = flat.view(-1, *shape)
+    if not tokens.isfinite().all():
+        raise InputError("the embeddings are not finite; the training has diverged")
+    return tokens
+
+
+def score_table(estimator: VarTJEPA, table: pa.Table) -> dict[str, Floats]:
+    """Every score of ``RANKING`` of every row, all in one pass."""
+
+    def score(model: VarTJepa, rows: Rows) -> Tensor:
+        found = score_rows(model, rows, KINDS, estimator.seed_)
+        return torch.stack([found[kind].per_row(aggregate) for kind, aggregate in RANKING], 1)
+
+    parts = [
+        estimator._blockwise(table.slice(start, CHUNK), score)
+        for start in range(0, table.num_rows, CHUNK)
+    ]
+    values = np.concatenate(parts).astype(np.float64)  # (N, scores)
+    return dict(zip(SCORES, values.T, strict=True))
+
+
+def diagnose(tokens: Tensor) -> dict[str, float]:
+    """Scale, rank and variance of the embeddings: T-JEPA's can collapse in several ways."""
+    found = diagnose_collapse(tokens[:DIAGNOSED].float().numpy())
+    names = ("scale", "effective_rank", "varying_share", "silent_share")
+    return {name: round(getattr(found, name), 6) for name in names}
+
+
+def write_embedded(path: Path, embedded: Embedded) -> None:
+    """Keep embeddings with everything that says what they are."""
+    tensors = {"tokens": embedded.tokens}
+    tensors |= {name: torch.from_numpy(v.copy()) for name, v in embedded.scores.items()}
+    with replacing(path) as temporary:
+        save_file(tensors, temporary, metadata={"training": json.dumps(dict(embedded.training))})
+
+
+def read_embedded(path: Path, stamp: Mapping[str, Any]) -> Embedded:
+    """Read embeddings back, or refuse them in one sentence."""
+    try:
+        with safe_open(path, "pt") as file:
+            training = json.loads(file.metadata()["training"])
+            refuse_other(path, training["stamp"], stamp)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is damaged; delete it, and it is made again") from error
+    tokens = tensors.pop("tokens")
+    scores = {name: tensors[name].numpy() for name in SCORES if name in tensors}
+    return Embedded(tokens, scores, training)
+
+
+def refuse_other(path: Path, theirs: Any, ours: Any) -> None:
+    """Nothing made with other settings is used, and nothing of it is overwritten."""
+    if not same_settings(theirs, ours):
+        raise InputError(f"{path} was made with other settings; choose another folder")

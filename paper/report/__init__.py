@@ -1,0 +1,1 @@
+"""Result rows as tables and figures: pages and documents."""

@@ -1,1 +1,0 @@
-"""The plain way and ours, side by side in one run."""

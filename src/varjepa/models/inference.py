@@ -1,0 +1,366 @@
+"""What a trained Var-T-JEPA answers: embeddings, predicted cells, samples, scores.
+
+Rows to embeddings (Appendix D.5): every latent at its mean, all observed cells as context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from varjepa.models.masking import FeatureMasks, masks_from_cells
+from varjepa.models.table_rows import Rows, map_blocks, take_rows
+from varjepa.models.var_t_jepa import VarTJepa
+from varjepa.randomness import generator_for
+from varjepa.variational.elbo import ElboTerms
+from varjepa.variational.gaussian import DiagonalGaussian
+
+
+def whole_row_masks(rows: Rows, features: int) -> FeatureMasks:
+    """Every observed cell is context; nothing is predicted."""
+    device = rows.num.device
+    everything = torch.arange(features, device=device).expand(len(rows), -1)
+    nothing = torch.empty(len(rows), 1, 0, dtype=torch.long, device=device)
+    return FeatureMasks(everything, rows.observed, nothing, None)
+
+
+@torch.no_grad()
+def embed_rows(model: VarTJepa, rows: Rows) -> DiagonalGaussian:
+    """q(s_w | s_x, z, w) at s_x = mean, z = mean.  # (B, D, d)"""
+    masks = whole_row_masks(rows, model.shape.features)
+    s_x = model.q_s_x(rows, masks).mean
+    return model.q_s_w(s_x, model.q_z(s_x, masks).mean, rows, masks)
+
+
+def embed_in_blocks(model: VarTJepa, rows: Rows) -> DiagonalGaussian:
+    """The same for any number of rows, with the memory of a block per core beside the result."""
+    parts = list(map_blocks(lambda block: embed_rows(model, block), rows))
+    return DiagonalGaussian(
+        torch.cat([q.mean[:count] for q, count in parts]),
+        torch.cat([q.log_var[:count] for q, count in parts]),
+    )
+
+
+# --- Cells from other cells: x → s_x → z → r(s_y | s_x, z) → decoder, never through q(s_w | …,
+# w).
+#
+# The target posterior sees the row, so an imputation through it would copy what it should
+# predict.
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Values for every feature, meaningful at the cells that were asked for."""
+
+    num: Tensor  # (B, F_num)
+    cat: Tensor  # (B, F_cat)
+
+
+@torch.no_grad()
+def predict_latents(
+    model: VarTJepa,
+    rows: Rows,
+    masks: FeatureMasks,
+    z_from_prior: torch.Generator | None = None,
+) -> DiagonalGaussian:
+    """r(s_y | s_x, z) of one target view at the means of s_x and z, on a grid of all features.
+
+    With a generator, z is drawn from its prior N(0, I) instead.
+
+    Shape: → ``(B, D, d)``; N(0, I) where nothing was asked.
+    """
+    s_x = model.q_s_x(rows, masks).mean
+    q_z = model.q_z(s_x, masks)
+    if z_from_prior is None:
+        return model.r_s_y(s_x, q_z.mean, masks)
+    z = DiagonalGaussian.standard_like(q_z.mean).rsample(z_from_prior)
+    return model.r_s_y(s_x, z, masks)
+
+
+@torch.no_grad()
+def likely_cells(model: VarTJepa, latents: DiagonalGaussian) -> Cells:
+    """The decoder's mean and most likely level at the latents' means."""
+    decoded = model.predicted_values(latents.mean)
+    cat = _levels(model, decoded.log_probs, len(latents.mean))
+    return Cells(decoded.mean, cat)
+
+
+@torch.no_grad()
+def draw_cells(model: VarTJepa, latents: DiagonalGaussian, generator: torch.Generator) -> Cells:
+    """A draw: latents from the predictor, then values from the decoder's distributions."""
+    decoded = model.predicted_values(latents.rsample(generator))
+    noise = torch.randn(decoded.mean.shape, generator=generator, device=generator.device)
+    noisy = [(features, _gumbel(log_probs, generator)) for features, log_probs in decoded.log_probs]
+    num = decoded.mean + (0.5 * decoded.log_var).exp() * noise
+    return Cells(num, _levels(model, noisy, len(num)))
+
+
+def _levels(model: VarTJepa, scores: list[tuple[Tensor, Tensor]], rows: int) -> Tensor:
+    """The best state of every categorical feature.  # (B, F_cat)"""
+    device = next(model.parameters()).device
+    cat = torch.zeros(rows, len(model.shape.levels), dtype=torch.long, device=device)
+    for features, score in scores:
+        cat[:, features - model.shape.numeric] = score.argmax(-1)
+    return cat
+
+
+def _gumbel(log_probs: Tensor, generator: torch.Generator) -> Tensor:
+    """Argmax of log p + Gumbel noise is a draw from p."""
+    uniform = torch.rand(log_probs.shape, generator=generator, device=generator.device)
+    return log_probs - (-uniform.clamp_min(1e-20).log()).log()
+
+
+# --- New rows, column by column in random order, each given those already drawn.
+#
+# Any order is as good as any other to this model: masks are random, so it has learned to
+# predict each
+# column from any others. The first column of a row, which nothing is known about, comes from
+# the
+# training marginals.
+
+BATCH = 1024
+"""Rows that are drawn together: what memory is needed does not grow with the number of rows."""
+
+
+def complete_rows(
+    model: VarTJepa,
+    given: Rows,
+    marginal: Cells,
+    limits: tuple[Tensor, Tensor],
+    generator: torch.Generator,
+    z_from_prior: bool = False,
+) -> Rows:
+    """Fill every unobserved cell of the given rows; observed cells stay as they are.
+
+    ``marginal`` holds independent draws of every feature from the training marginals; ``limits``
+    are the numeric features' smallest and largest training value, which no draw leaves.
+    """
+    parts = [
+        _complete(
+            model,
+            take_rows(given, here),
+            Cells(marginal.num[here], marginal.cat[here]),
+            limits,
+            generator,
+            z_from_prior,
+        )
+        for here in (slice(start, start + BATCH) for start in range(0, len(given), BATCH))
+    ]
+    return Rows(
+        torch.cat([part.num for part in parts]), torch.cat([part.cat for part in parts]), None
+    )
+
+
+@torch.no_grad()
+def _complete(
+    model: VarTJepa,
+    given: Rows,
+    marginal: Cells,
+    limits: tuple[Tensor, Tensor],
+    generator: torch.Generator,
+    z_from_prior: bool,
+) -> Rows:
+    features = model.shape.features
+    num, cat = given.num.clone(), given.cat.clone()
+    known = _known(given, features)
+    order = torch.rand(known.shape, generator=generator, device=generator.device)
+    order = order.masked_fill(known, torch.inf).argsort(-1)  # cells to draw first, in their order
+    for step in range(int((~known).sum(-1).max())):
+        column = order[:, step]
+        active = ~known.gather(1, column.unsqueeze(1)).squeeze(1)  # (B,) rows not yet complete
+        target = torch.zeros_like(known)
+        target[active, column[active]] = True
+        latents = predict_latents(
+            model,
+            Rows(num, cat, known),
+            masks_from_cells(known, target),
+            generator if z_from_prior else None,
+        )
+        drawn = draw_cells(model, latents, generator)
+        blank = target & (~known.any(-1, keepdim=True))  # nothing known: take the marginal
+        cells = Cells(
+            torch.where(blank[:, : num.shape[1]], marginal.num, drawn.num).clamp(*limits),
+            torch.where(blank[:, num.shape[1] :], marginal.cat, drawn.cat),
+        )
+        num = torch.where(target[:, : num.shape[1]], cells.num, num)
+        cat = torch.where(target[:, num.shape[1] :], cells.cat, cat)
+        known = known | target
+    return Rows(num, cat, None)
+
+
+def _known(rows: Rows, features: int) -> Tensor:
+    if rows.observed is not None:
+        return rows.observed.clone()
+    return torch.ones(len(rows), features, dtype=torch.bool, device=rows.num.device)
+
+
+# --- Scores per row and feature: how uncertain, how surprising, how unlikely.
+#
+# Every score but the posterior's asks the predictor about columns it does not see. Columns
+# are split
+# into halves, each predicted from the other, a few times over. The splits are fixed by a seed
+# and are
+# the same for all rows, so a score does not depend on the other rows of its batch.
+
+Kind = Literal["posterior", "predictive", "surprise", "nll"]
+"""posterior: std of q(s_w | row), the paper's score; predictive: std of r(s_y | other columns);
+surprise: KL(q ‖ r), how far the row moves the posterior from the prediction; nll: −log p(value |
+other columns). r is the imputer; without one, the objective's predictor."""
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+Aggregate = Literal["mean", "q90", "geometric", "balanced"]
+"""over a row's values: their mean; their 90th percentile; of standard deviations, their geometric
+mean; of nll, half the mean over its numbers and half the one over its categories (of a row that has
+values of one kind alone, their mean). A density and a probability have no scale in common, and many
+of one kind drown a few of the other."""
+
+AGGREGATES: Mapping[Kind, tuple[Aggregate, ...]] = {
+    "posterior": ("mean", "q90", "geometric"),
+    "predictive": ("mean", "q90", "geometric"),
+    "surprise": ("mean", "q90"),
+    "nll": ("mean", "q90", "balanced"),
+}
+
+Measure = tuple[Kind, Aggregate]
+"""One number for a row."""
+
+MEASURES: tuple[Measure, ...] = tuple(
+    (kind, aggregate) for kind in KINDS for aggregate in AGGREGATES[kind]
+)
+
+SPLITS = 2
+"""How many times the columns are cut into halves; more of them is steadier, and takes longer."""
+
+
+def default_aggregate(kind: Kind) -> Aggregate:
+    """What a user gets who does not ask for one.
+
+    Columns differ in how predictable they are by orders of magnitude. The arithmetic mean of what a
+    prediction leaves open would listen to the least predictable ones alone.
+    """
+    return "geometric" if kind == "predictive" else "mean"
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Scores of every latent dimension (posterior, predictive) or every cell (surprise, nll)."""
+
+    values: Tensor  # (B, D, d) or (B, D, 1)
+    known: Tensor  # (B, D) bool: cells that have a score
+    numeric: int
+    """number of numeric features, which come first"""
+
+    def per_column(self) -> Tensor:
+        """Mean over latent dimensions; NaN where a cell has no score.  # (B, D)"""
+        return self.values.mean(-1).masked_fill(~self.known, torch.nan)
+
+    def per_row(self, aggregate: Aggregate) -> Tensor:
+        """One number for all of a row's values; 0 where it has none.  # (B,)"""
+        cells = self.values.masked_fill(~self.known.unsqueeze(-1), torch.nan)
+        spread = cells.flatten(1)
+        if aggregate == "q90":
+            return spread.nanquantile(0.9, dim=-1).nan_to_num(0.0)
+        if aggregate == "geometric":
+            return spread.log().nanmean(-1).exp().nan_to_num(0.0)
+        if aggregate == "balanced":
+            kinds = cells[:, : self.numeric], cells[:, self.numeric :]
+            each = torch.stack([kind.flatten(1).nanmean(-1) for kind in kinds], dim=-1)
+            return each.nanmean(-1).nan_to_num(0.0)
+        return spread.nanmean(-1).nan_to_num(0.0)
+
+
+@torch.no_grad()
+def score_rows(
+    model: VarTJepa,
+    rows: Rows,
+    kinds: Sequence[Kind],
+    seed: int,
+    posterior: DiagonalGaussian | None = None,
+    splits: int = SPLITS,
+) -> dict[Kind, Scores]:
+    """Score every feature of every row; several kinds share their predictions.
+
+    ``posterior``: what :func:`embed_rows` says of these rows, where somebody has asked it already.
+    """
+    features, numeric, device = model.shape.features, model.shape.numeric, rows.num.device
+    everything = torch.ones(len(rows), features, dtype=torch.bool, device=device)
+    if posterior is None and not {"predictive", "nll"}.issuperset(kinds):
+        posterior = embed_rows(model, rows)
+
+    def judge(kind: Kind, r: DiagonalGaussian) -> Tensor:
+        if kind == "predictive":
+            return r.std  # (B, D, d)
+        if kind == "nll":
+            return model.predicted_nll(r, rows).unsqueeze(-1)  # (B, D, 1)
+        assert posterior is not None
+        return posterior.kl_to(r).unsqueeze(-1)  # (B, D, 1)
+
+    predicted = [kind for kind in kinds if kind != "posterior"]
+    totals = dict.fromkeys(predicted, torch.zeros((), device=device))
+    for masks in column_splits(rows, features, seed, splits) if predicted else ():
+        r = predict_latents(model, rows, masks)
+        asked = torch.zeros_like(everything).scatter(1, masks.target[:, 0], True).unsqueeze(-1)
+        for kind in predicted:
+            totals[kind] = totals[kind] + torch.where(asked, judge(kind, r), 0.0)
+
+    observed = everything if rows.observed is None else rows.observed
+    found: dict[Kind, Scores] = {
+        # a prediction needs no value to be there; a surprise does
+        kind: Scores(total / splits, everything if kind == "predictive" else observed, numeric)
+        for kind, total in totals.items()
+    }
+    if "posterior" in kinds and posterior is not None:
+        found["posterior"] = Scores(posterior.std, everything, numeric)
+    return found
+
+
+def measure_rows(model: VarTJepa, rows: Rows, measure: Measure, seed: int) -> Tensor:
+    """One measure of any number of rows, with the memory of a block per core.  # (N,)"""
+    kind, aggregate = measure
+    parts = map_blocks(
+        lambda block: score_rows(model, block, [kind], seed)[kind].per_row(aggregate), rows
+    )
+    return torch.cat([part[:count] for part, count in parts])
+
+
+@torch.no_grad()
+def objective_terms(model: VarTJepa, rows: Rows, seed: int) -> ElboTerms:
+    """The five terms per row, latents at their means, averaged over the column splits."""
+    parts = [
+        model.terms(rows, masks, model(rows, masks, None))
+        for masks in column_splits(rows, model.shape.features, seed)
+    ]
+    return ElboTerms(
+        *(
+            torch.stack([getattr(part, field.name) for part in parts]).mean(0)
+            for field in fields(ElboTerms)
+        )
+    )
+
+
+def column_splits(
+    rows: Rows, features: int, seed: int, splits: int = SPLITS
+) -> Iterator[FeatureMasks]:
+    """Masks that ask for one half of the columns given the other; each column ``splits`` times."""
+    generator = generator_for(seed, "column splits")
+    device = rows.num.device
+    for _ in range(splits):
+        order = torch.randperm(features, generator=generator)
+        halves = order[: features // 2].sort().values, order[features // 2 :].sort().values
+        for context, target in (halves, halves[::-1]) if features > 1 else (halves,):
+            context = context.to(device).expand(len(rows), -1)
+            target = target.to(device).expand(len(rows), 1, -1)
+            observed = rows.observed
+            yield FeatureMasks(
+                context=context,
+                context_valid=None if observed is None else observed.gather(1, context),
+                target=target,
+                target_valid=None
+                if observed is None
+                else observed.gather(1, target[:, 0])[:, None],
+            )

@@ -1,0 +1,146 @@
+"""Feature masks (Appendix A.2): one context and K targets per row, never overlapping.
+
+A mask bit of 1 *keeps* a feature, so the paper's ratios are shares kept. Sizes are drawn once per
+batch, positions per row. The K targets are independent draws from the complement of the context and
+may overlap each other. A missing cell is never context and never target.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class MaskSettings:
+    """Shares of the features that a context and a target keep, and how many targets there are."""
+
+    context_share: tuple[float, float] = (0.1, 0.9)
+    """smallest and largest share of features in the context"""
+    target_share: tuple[float, float] = (0.1, 0.6)
+    """smallest and largest share of features in a target"""
+    targets: int = 4
+    """K, target views per row and step"""
+
+    def __post_init__(self) -> None:
+        for name in ("context_share", "target_share"):
+            low, high = getattr(self, name)
+            if not 0.0 <= low <= high <= 1.0:
+                raise ValueError(f"{name} must be two ascending shares in [0, 1], not {low, high}")
+        if self.targets < 1:
+            raise ValueError(f"targets must be at least 1, not {self.targets}")
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureMasks:
+    """Index sets of one batch. Where a row has too few observed cells, the tail is not valid;
+    None says that everything is.
+    """
+
+    context: Tensor  # (B, M_ctx) feature indices
+    context_valid: Tensor | None  # (B, M_ctx) bool
+    target: Tensor  # (B, K, M_trg) feature indices
+    target_valid: Tensor | None  # (B, K, M_trg) bool
+
+
+def draw_mask_sizes(
+    features: int, settings: MaskSettings, generator: torch.Generator
+) -> tuple[int, int]:
+    """(M_ctx, M_trg), uniform over the configured ranges; drawn again until both fit.
+
+    Sizes are ⌊share · D⌋ but at least 1. A table of one column has an empty context: its only
+    feature is the target, predicted from the CLS latents alone.
+    """
+    if features == 1:
+        return 0, 1
+    context = _size_range(features, settings.context_share)
+    target = _size_range(features, settings.target_share)
+    if context[0] + target[0] > features:
+        raise ValueError(
+            f"the smallest context ({context[0]}) and target ({target[0]}) do not fit into "
+            f"{features} features"
+        )
+    while True:
+        m_ctx, m_trg = (
+            int(torch.randint(low, high + 1, (), generator=generator, device=generator.device))
+            for low, high in (context, target)
+        )
+        if m_ctx + m_trg <= features:
+            return m_ctx, m_trg
+
+
+def largest_mask_sizes(features: int, settings: MaskSettings) -> tuple[int, int]:
+    """The largest (M_ctx, M_trg) that can be drawn."""
+    if features == 1:
+        return 0, 1
+    (low_ctx, high_ctx), (low_trg, high_trg) = (
+        _size_range(features, share) for share in (settings.context_share, settings.target_share)
+    )
+    return min(high_ctx, features - low_trg), min(high_trg, features - low_ctx)
+
+
+def draw_masks(
+    rows: int,
+    features: int,
+    observed: Tensor | None,
+    sizes: tuple[int, int] | tuple[Tensor, Tensor],
+    targets: int,
+    generator: torch.Generator,
+    bucket: tuple[int, int] | None = None,
+) -> FeatureMasks:
+    """Positions for every row: two sorts of random keys, no loop.
+
+    A row with fewer observed cells than both sizes ask for keeps at least one for its targets.
+    ``bucket`` pads the index sets to a fixed number of places, of which only the first ``sizes``
+    are valid: shapes then do not depend on the sizes, which may be tensors.
+
+    Shape: ``observed (B, D)``, or None where no cell is missing.
+    """
+    m_ctx, m_trg = sizes
+    p_ctx, p_trg = bucket or (int(m_ctx), int(m_trg))
+    device = generator.device
+    keys = torch.rand(rows, 1 + targets, features, generator=generator, device=device)
+    context_valid = None
+    if bucket is not None:
+        context_valid = (torch.arange(p_ctx, device=device) < m_ctx).expand(rows, -1)  # (B, P_ctx)
+    if observed is not None:
+        keys = keys.masked_fill(~observed.unsqueeze(1), math.inf)  # missing cells sort last
+        spare = (observed.sum(-1, keepdim=True) - 1).clamp_min(0)  # (B, 1)
+        enough = torch.arange(p_ctx, device=device) < spare
+        context_valid = enough if context_valid is None else context_valid & enough
+    context = keys[:, 0].argsort(dim=-1)[:, :p_ctx]
+    taken = torch.zeros(rows, features, dtype=torch.bool, device=device).scatter(
+        1, context, True if context_valid is None else context_valid
+    )
+    drawn = keys[:, 1:].masked_fill(taken.unsqueeze(1), math.inf).sort(dim=-1)
+    target_valid = None
+    if context_valid is not None:
+        target_valid = drawn.values[..., :p_trg].isfinite()
+        if bucket is not None:
+            target_valid = target_valid & (torch.arange(p_trg, device=device) < m_trg)
+    return FeatureMasks(context, context_valid, drawn.indices[..., :p_trg], target_valid)
+
+
+def masks_from_cells(context: Tensor, target: Tensor) -> FeatureMasks:
+    """Masks that keep exactly the given cells, one target view: for embedding and imputation.
+
+    Shape: ``context (B, D)`` and ``target (B, D)`` are bool.
+    """
+    index, valid = _cells_first(context)
+    target_index, target_valid = _cells_first(target)
+    return FeatureMasks(index, valid, target_index.unsqueeze(1), target_valid.unsqueeze(1))
+
+
+def _cells_first(cells: Tensor) -> tuple[Tensor, Tensor]:
+    """Indices of the kept cells in column order, padded to the longest row."""
+    longest = int(cells.sum(-1).max()) if len(cells) else 0
+    index = (~cells).to(torch.uint8).argsort(dim=-1, stable=True)[:, :longest]
+    return index, cells.gather(1, index)
+
+
+def _size_range(features: int, share: tuple[float, float]) -> tuple[int, int]:
+    low, high = (max(1, math.floor(features * s)) for s in share)
+    return low, high

@@ -1,0 +1,139 @@
+"""What stands behind a transformer: Gaussian heads, per-feature heads, attention pooling.
+
+Linear heads: latents to Gaussians, latents to features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from varjepa.nn.transformer import attend
+from varjepa.variational.gaussian import DiagonalGaussian, at_least_float32
+
+SMALL = 1024
+"""Entries, padding included, up to which categorical features share one group."""
+
+
+class GaussianHead(nn.Module):
+    """One linear map to mean and log-variance of a diagonal Gaussian.
+
+    Shape: ``(..., inputs)`` → a Gaussian of ``(..., d)``.
+    """
+
+    def __init__(self, inputs: int, d: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(inputs, 2 * d)
+
+    def forward(self, value: Tensor) -> DiagonalGaussian:
+        return DiagonalGaussian.from_head(self.linear(value))
+
+
+class FeatureHeads(nn.Module):
+    """One linear head per feature, computed together.
+
+    Numeric heads are one row-wise product. Categorical heads are grouped by number of levels, each
+    group padded to its largest member, so that a table of many small columns and one huge one is
+    neither a loop nor mostly padding.
+    """
+
+    def __init__(self, numeric: int, levels: Sequence[int], d: int) -> None:
+        super().__init__()
+        self.numeric = numeric
+        self.weight = nn.Parameter(torch.randn(numeric, d) * d**-0.5)
+        self.bias = nn.Parameter(torch.zeros(numeric))
+        self.groups: list[_LevelGroup] = [
+            _LevelGroup(members, [levels[j] for j in members], numeric, d)
+            for members in group_by_size(levels)
+        ]
+        self.categorical = nn.ModuleList(self.groups)
+
+    def means(self, s: Tensor, frozen: bool = False) -> Tensor:
+        """Numeric heads u_j(s_j).  # (B, F, d) → (B, F_num)
+
+        ``frozen`` heads, here and below, learn nothing from what is read through them.
+        """
+        weight, bias = _parameters(frozen, self.weight, self.bias)
+        return (s[:, : self.numeric] * weight).sum(-1) + bias
+
+    def log_probs(self, s: Tensor, frozen: bool = False) -> list[tuple[Tensor, Tensor]]:
+        """Per group: the features' indices (G,) and log-probabilities (B, G, L_max).
+
+        The MISSING state and padding have probability 0.
+        """
+        return [(group.features, group(s, frozen)) for group in self.groups]
+
+
+class _LevelGroup(nn.Module):
+    """Heads of categorical features with similar numbers of levels."""
+
+    features: Tensor  # (G,) indices among all features
+    impossible: Tensor  # (G, L_max) bool
+
+    def __init__(self, members: Sequence[int], levels: Sequence[int], start: int, d: int) -> None:
+        super().__init__()
+        largest = max(levels)
+        self.weight = nn.Parameter(torch.randn(len(members), d, largest) * d**-0.5)
+        self.bias = nn.Parameter(torch.zeros(len(members), 1, largest))
+        state = torch.arange(largest)
+        impossible = state >= torch.tensor(list(levels)).unsqueeze(-1)  # padding
+        impossible |= (state == 0) & (torch.tensor(list(levels)).unsqueeze(-1) > 1)  # MISSING
+        self.register_buffer("features", torch.tensor(list(members)) + start, persistent=False)
+        self.register_buffer("impossible", impossible, persistent=False)
+
+    def forward(self, s: Tensor, frozen: bool) -> Tensor:
+        weight, bias = _parameters(frozen, self.weight, self.bias)
+        # index_select: its gradient is one addition, that of indexing sorts first
+        tokens = s.index_select(1, self.features).transpose(0, 1)  # (G, B, d)
+        logits = torch.baddbmm(bias.to(tokens.dtype), tokens, weight).transpose(0, 1)
+        return at_least_float32(logits).masked_fill(self.impossible, -torch.inf).log_softmax(-1)
+
+
+def _parameters(frozen: bool, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    return (weight.detach(), bias.detach()) if frozen else (weight, bias)
+
+
+def group_by_size(levels: Sequence[int]) -> list[list[int]]:
+    """Split features into groups, in feature order each, that padding does not inflate.
+
+    A group's largest member has at most twice the levels of its smallest, unless the whole group is
+    small: there, fewer groups are worth more than less padding.
+    """
+    groups: list[list[int]] = []
+    for j in sorted(range(len(levels)), key=lambda j: levels[j]):
+        if groups and (
+            levels[j] <= 2 * levels[groups[-1][0]] or levels[j] * (len(groups[-1]) + 1) <= SMALL
+        ):
+            groups[-1].append(j)
+        else:
+            groups.append([j])
+    return [sorted(group) for group in groups]
+
+
+# --- Attention pooling: any number of tokens to a fixed number, whatever their order.
+
+
+class AttentionPooling(nn.Module):
+    """Learned queries attend to the tokens.
+
+    Shape: ``tokens (B, S, width)``, ``valid (B, S)`` → ``(B, pooled, width)``.
+    """
+
+    def __init__(self, width: int, pooled: int, heads: int) -> None:
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"width {width} is not a multiple of {heads} heads")
+        self.heads = heads
+        self.queries = nn.Parameter(torch.randn(pooled, width) * width**-0.5)
+        self.project_in = nn.Linear(width, 2 * width)
+        self.project_out = nn.Linear(width, width)
+
+    def forward(self, tokens: Tensor, valid: Tensor | None) -> Tensor:
+        rows, length, width = tokens.shape
+        kv = self.project_in(tokens).view(rows, length, 2, self.heads, width // self.heads)
+        k, v = kv.permute(2, 0, 3, 1, 4)  # (B, H, S, d_head) each
+        q = self.queries.view(1, -1, self.heads, width // self.heads).transpose(1, 2)
+        mixed = attend(q.expand(rows, -1, -1, -1), k, v, valid)  # (B, H, pooled, d_head)
+        return self.project_out(mixed.transpose(1, 2).reshape(rows, -1, width))

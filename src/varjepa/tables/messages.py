@@ -1,0 +1,110 @@
+"""Names of columns and levels in messages, and warnings that are gathered before they are shown.
+
+Names and cells in messages: quoted, on one line, and never longer than a line.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+MOST_LETTERS = 60
+MOST_NAMES = 5
+
+
+def quoted(value: Any) -> str:
+    r"""A name or a cell as Python writes it, control characters escaped; long ones lose their
+    middle.
+
+    Examples:
+        >>> print(quoted("a\nb"), quoted("x" * 99 + "1"))
+        'a\nb' 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…xxxxxxxxxxxxxxxxxx1'
+    """
+    return repr(shortened(value)) if isinstance(value, str) else shortened(repr(value))
+
+
+def shortened(text: str, most: int = MOST_LETTERS) -> str:
+    """Both ends of a long text: names that differ only there stay different."""
+    tail = most // 3 - 1
+    return text if len(text) <= most else f"{text[: most - tail - 1]}…{text[-tail:]}"
+
+
+def listed(names: Sequence[Any]) -> str:
+    """The first few, and how many more there are.
+
+    Examples:
+        >>> listed(["a", "b"]), listed("abcdefgh")
+        ("'a', 'b'", "'a', 'b', 'c', 'd', 'e' and 3 more")
+    """
+    return joined([*map(quoted, names[:MOST_NAMES])], len(names))
+
+
+def joined(words: Sequence[str], count: int | None = None) -> str:
+    """Words with commas; ``count`` is how many there are where these are the first of them."""
+    more = (len(words) if count is None else count) - MOST_NAMES
+    return ", ".join(words[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+
+
+# --- What one call found odd but could live with: collected by column, said once.
+
+
+@dataclass(slots=True)
+class TableWarnings:
+    """Counts of odd cells by column; columns without any are not kept."""
+
+    infinite: dict[str, int] = field(default_factory=dict)
+    """±inf in numeric columns."""
+
+    unseen: dict[str, int] = field(default_factory=dict)
+    """Levels that training never saw, and numbers in columns that were empty in training."""
+
+    extra: list[str] = field(default_factory=list)
+    """Columns that were not there in training."""
+
+    def add(self, other: TableWarnings) -> None:
+        """Count another call's remarks too."""
+        for mine, more in ((self.infinite, other.infinite), (self.unseen, other.unseen)):
+            for name, count in more.items():
+                if count:
+                    mine[name] = mine.get(name, 0) + count
+        self.extra += [name for name in other.extra if name not in self.extra]
+
+    def warn(self, stacklevel: int) -> None:
+        """At most one warning for each of the three; none where somebody gathers them."""
+        gathered = _gathered.get()
+        if gathered is not None:
+            gathered.add(self)
+            return
+        messages = []
+        if self.extra:
+            messages.append(
+                "ignored columns that were not there when the codec was fitted: "
+                + listed(self.extra)
+            )
+        for what, cells in (
+            ("infinite values", self.infinite),
+            ("values that were not seen when the codec was fitted", self.unseen),
+        ):
+            found = [f"{quoted(name)} ({count})" for name, count in cells.items() if count]
+            if found:
+                messages.append(f"treated as missing: {what}, in {joined(found)}")
+        for message in messages:
+            warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
+
+
+_gathered: ContextVar[TableWarnings | None] = ContextVar("gathered remarks", default=None)
+
+
+@contextmanager
+def collect_warnings() -> Iterator[TableWarnings]:
+    """Add up the remarks of every call within, which then do not warn: who gathers, warns."""
+    remarks = TableWarnings()
+    token = _gathered.set(remarks)
+    try:
+        yield remarks
+    finally:
+        _gathered.reset(token)

@@ -1,0 +1,142 @@
+"""Algorithm 1's loop for any loss: train, validate, keep the best checkpoint."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from varjepa.errors import InputError
+from varjepa.models.table_rows import Rows, take_rows
+from varjepa.training.checkpoints import Checkpoint, Checkpoints, keeping
+from varjepa.training.collapse_alarm import CollapseReport, inspect_latents
+from varjepa.training.cuda_graphs import make_stepper
+from varjepa.training.losses import Loss
+from varjepa.training.processes import ALONE, Team
+from varjepa.training.row_source import SAMPLE, RowSource, as_source
+from varjepa.training.selection import Selection
+from varjepa.training.settings import TrainingSettings
+from varjepa.training.state import Record, TrainingState, snapshot
+from varjepa.training.step import Stepper
+
+
+@dataclass(slots=True)
+class TrainingResult:
+    """What happened. The model itself holds the weights of ``best_epoch``."""
+
+    best_epoch: int
+    best_score: float
+    history: list[Record]
+    collapse: CollapseReport
+    skipped_steps: int
+
+
+def train(
+    objective: Loss,
+    rows: Rows | RowSource,
+    settings: TrainingSettings,
+    selection: Selection,
+    seed: int,
+    on_epoch: Callable[[Record], None] = lambda record: None,
+    on_step: Callable[[int, int], None] = lambda step, total: None,
+    row_numbers: Tensor | None = None,
+    checkpoints: Checkpoints | None = None,
+    past: Checkpoint | None = None,
+    team: Team = ALONE,
+) -> TrainingResult:
+    """Train in place; the model ends with the weights of its best look at the validation rows.
+
+    ``row_numbers`` are the rows' places in the user's table, for messages that name them. A
+    training that goes on from ``past`` ends as if it had never been away, to the last bit. All
+    processes of a ``team`` call this with the same arguments and end with the same weights.
+    """
+    model = objective.model
+    source = as_source(rows, row_numbers)
+    state = TrainingState(best=snapshot(model))
+    with (
+        make_stepper(objective, source, settings, seed, team) as stepper,
+        keeping(checkpoints, past, stepper, state, team) as checkpointer,
+    ):
+        for record in state.history:  # of the epochs before the checkpoint
+            on_epoch(record)
+        while not state.is_over(stepper.epochs, settings.patience):
+            model.train()
+            if stepper.done == len(state.history) * stepper.steps_per_epoch:
+                state.clock = time.perf_counter()
+                stepper.begin_epoch()
+            while not stepper.epoch_is_over:
+                stepper.step()
+                if stepper.looks_bad():
+                    raise InputError(_not_finite(stepper))
+                on_step(stepper.done, stepper.total)
+                checkpointer.after_step()
+
+            look: Record = {}
+            if state.epoch % settings.check_every == 0 or stepper.done == stepper.total:
+                model.eval()
+                with checkpointer.looking():
+                    score = team.leaders_number(selection.score(objective))
+                    active = check_collapse(objective, source.sample, team).active_units
+                look = {
+                    selection.name: score if math.isfinite(score) else None,
+                    "active_units": active,
+                }
+                state.judge(score, model, selection.noise(score))
+            record = {"epoch": state.epoch, **stepper.tally.read(), **look}
+            record["seconds"] = round(time.perf_counter() - state.clock, 3)
+            state.history.append(record)
+            on_epoch(record)
+        checkpointer.save(finished=True)
+
+    if not state.best_epoch:
+        raise InputError(
+            "no look at the validation rows gave a finite score; lower learning_rate, or look for "
+            "extreme values"
+        )
+    model.load_state_dict(state.best)
+    model.eval()
+    skipped = sum(record["skipped_steps"] for record in state.history)
+    return TrainingResult(
+        state.best_epoch,
+        state.best_score,
+        state.history,
+        check_collapse(objective, source.sample, team),
+        skipped,
+    )
+
+
+def check_collapse(objective: Loss, rows: Rows, team: Team = ALONE) -> CollapseReport:
+    """Run the alarm on the first rows."""
+    few = take_rows(rows, slice(0, SAMPLE))
+    cells = torch.cat([few.num, few.cat.to(few.num.dtype)], dim=1)
+    if few.observed is not None:
+        cells = cells.masked_fill(~few.observed, math.nan)
+        varies = _nan_range(cells) > 0
+    else:
+        varies = cells.amax(0) > cells.amin(0)
+    (means,) = team.over_rows(lambda some: (objective.embed(some).mean,), few)
+    return inspect_latents(means, varies, objective.active_variance)
+
+
+def _nan_range(cells: Tensor) -> Tensor:
+    """Max − min over rows, ignoring NaN; 0 where a column is all NaN."""
+    missing = cells.isnan()
+    highest = cells.masked_fill(missing, -math.inf).amax(0)
+    lowest = cells.masked_fill(missing, math.inf).amin(0)
+    return (highest - lowest).clamp_min(0)
+
+
+def _not_finite(stepper: Stepper) -> str:
+    """Why training gave up, with the latest batch's rows whose loss is not finite."""
+    places = stepper.source.places(stepper.batch_index(stepper.place - 1).cpu())
+    bad = places[~stepper.row_loss.cpu().isfinite()[: len(places)]]
+    named = ", ".join(str(int(i)) for i in bad[:10]) or "none by itself: the gradient overflowed"
+    more = f" and {len(bad) - 10} more" if len(bad) > 10 else ""
+    return (
+        f"training gave up after {int(stepper.tally.bad_in_a_row)} steps in a row without a finite "
+        f"loss; rows {named}{more}"
+    )

@@ -1,0 +1,156 @@
+"""What a training step minimises: the part of it that depends on the kind of model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from varjepa.models.inference import embed_in_blocks
+from varjepa.models.masking import FeatureMasks
+from varjepa.models.t_jepa import TJepa, embed_points_in_blocks
+from varjepa.models.table_rows import Rows, TableShape
+from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
+from varjepa.training.optimisation import annealed
+from varjepa.variational.diagnostics import ACTIVE_VARIANCE
+from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
+from varjepa.variational.model import LatentNoise
+
+
+@dataclass(frozen=True, slots=True)
+class StepLosses:
+    """One value per row for everything a step computes."""
+
+    loss: Tensor  # (B,) the objective, as the history shows it
+    descended: Tensor  # (B,) what gradients are taken of
+    recorded: tuple[Tensor, ...]  # (B,) each, in the order of the objective's names
+
+
+class Embedded(Protocol):
+    """Embeddings of rows, and how uncertain they are where the model says."""
+
+    @property
+    def mean(self) -> Tensor: ...  # (N, D, d)
+
+    @property
+    def std(self) -> Tensor | None: ...  # (N, D, d)
+
+
+class Loss(Protocol):
+    """A model together with its loss. It draws no random number but in ``draw_noise``."""
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    @property
+    def shape(self) -> TableShape: ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the history records besides the loss."""
+
+    @property
+    def active_variance(self) -> float:
+        """How much a dimension of an embedding varies across rows if it says anything of them."""
+
+    def draw_noise(self, rows: int, m_ctx: int, generator: torch.Generator) -> LatentNoise | None:
+        """Noise of a whole batch's latents, where there are any."""
+
+    def losses(
+        self, w: Rows, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
+    ) -> StepLosses:
+        """The losses of a batch; ``ramps (3,)`` anneals the KL terms."""
+
+    def after_step(self, progress: Tensor | float) -> None:
+        """What is left to do once the weights have moved; ``progress`` runs from 0 to 1."""
+
+    def embed(self, rows: Rows) -> Embedded:
+        """What the model would hand to a user now, for any number of rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class VarTJepaLoss:
+    """The weighted ELBO terms; the imputer's loss beside them touches the imputer alone."""
+
+    model: VarTJepa
+    weights: ElboWeights
+    active_variance: float = ACTIVE_VARIANCE
+
+    @property
+    def shape(self) -> TableShape:
+        return self.model.shape
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        imputation = () if self.model.imputer is None else ("imputation",)
+        return (*(field.name for field in fields(ElboTerms)), *imputation)
+
+    def draw_noise(self, rows: int, m_ctx: int, generator: torch.Generator) -> LatentNoise:
+        return draw_latent_noise(self.model, rows, m_ctx, generator)
+
+    def losses(
+        self, w: Rows, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
+    ) -> StepLosses:
+        walk = self.model(w, masks, noise)
+        terms = self.model.terms(w, masks, walk)
+        loss = weighted_loss(annealed(terms, ramps), self.weights)
+        each = tuple(getattr(terms, field.name) for field in fields(terms))
+        if self.model.imputer is None:
+            return StepLosses(loss, loss, each)
+        imputation = self.model.imputation_loss(w, masks, walk)
+        return StepLosses(loss, loss + imputation, (*each, imputation))
+
+    def after_step(self, progress: Tensor | float) -> None:
+        """Nothing: no moving average, no stop-gradient to keep up."""
+
+    def embed(self, rows: Rows) -> Embedded:
+        return embed_in_blocks(self.model, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Embeddings without a word on uncertainty."""
+
+    mean: Tensor  # (N, D, d)
+    std: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TJepaLoss:
+    """The distance to the target encoder's tokens, which follow the context encoder's.
+
+    Beside the loss the history records what it is worth: ``scale``, the mean norm of the target
+    tokens, and ``spread``, their mean variance across the rows computed together. A loss that falls
+    only because one of these does is a collapse.
+    """
+
+    model: TJepa
+    names: tuple[str, ...] = ("scale", "spread")
+    active_variance: float = 1e-3
+    """Less than a latent's with a prior of variance 1: these vectors keep a length of about √d and
+    a large common part, and what varies beside it is small from the first step on."""
+
+    @property
+    def shape(self) -> TableShape:
+        return self.model.shape
+
+    def draw_noise(self, rows: int, m_ctx: int, generator: torch.Generator) -> None:
+        return None
+
+    def losses(
+        self, w: Rows, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
+    ) -> StepLosses:
+        s_w = self.model.s_w(w)[:, -self.shape.features :]  # (B, D, d)
+        loss = self.model.distance(self.model(w, masks), s_w, masks)
+        scale = s_w.norm(dim=-1).mean(-1)
+        rows = len(s_w)  # computed together: a batch, or on a CPU a slice of it
+        spread = (s_w - s_w.mean(0)).square().mean((1, 2)) * (rows / max(1, rows - 1))
+        return StepLosses(loss, loss, (scale, spread))
+
+    def after_step(self, progress: Tensor | float) -> None:
+        self.model.follow(progress)
+
+    def embed(self, rows: Rows) -> Embedded:
+        return Points(embed_points_in_blocks(self.model, rows))

@@ -1,0 +1,186 @@
+"""Where the rows of an epoch come from: memory, or windows of a stream.
+
+Where a training's rows come from: all are in memory, or a window of them that moves on.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from varjepa.models.table_rows import Rows, take_rows
+from varjepa.tables import TableCodec
+from varjepa.tables.messages import collect_warnings
+from varjepa.tables.shuffling import ShuffledFiles
+from varjepa.training.processes import ALONE, Team
+
+SAMPLE = 1024
+"""Rows that the collapse alarm looks at."""
+
+
+class RowSource(Protocol):
+    """The rows of every epoch."""
+
+    @property
+    def rows(self) -> Rows:
+        """Those of the epoch that has begun: always the same tensors, for recordings know them."""
+
+    @property
+    def sample(self) -> Rows:
+        """A few rows of the table, the same at any time."""
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Have the rows of epoch 0, 1, …; any may come after any."""
+
+    def places(self, index: Tensor) -> Tensor:
+        """Where in the user's table some of the epoch's rows are."""
+
+    def close(self) -> None:
+        """There is no further epoch."""
+
+
+class RowsInMemory(RowSource):
+    """A table in memory: every epoch has all its rows."""
+
+    def __init__(self, rows: Rows, row_numbers: Tensor | None = None) -> None:
+        self._rows, self._numbers = rows, row_numbers
+
+    @property
+    def rows(self) -> Rows:
+        return self._rows
+
+    @property
+    def sample(self) -> Rows:
+        return take_rows(self._rows, slice(0, SAMPLE))
+
+    def begin_epoch(self, epoch: int) -> None:
+        pass
+
+    def places(self, index: Tensor) -> Tensor:
+        return index if self._numbers is None else self._numbers.cpu()[index]
+
+    def close(self) -> None:
+        pass
+
+
+def as_source(rows: Rows | RowSource, row_numbers: Tensor | None = None) -> RowSource:
+    """Rows as a source; a source as it is."""
+    return RowsInMemory(rows, row_numbers) if isinstance(rows, Rows) else rows
+
+
+# --- Rows of tables larger than memory: an epoch is a window of them, shuffled.
+#
+# The next window is read and encoded while the steps of this one are taken, so two are in
+# memory.
+
+WINDOW_BYTES = 1 << 25
+"""Encoded rows of a window; two are held."""
+
+
+class WindowedRows(RowSource):
+    """Consecutive windows of a shuffled sequence that has no end."""
+
+    def __init__(
+        self,
+        files: ShuffledFiles,
+        codec: TableCodec,
+        size: int,
+        epochs: int,
+        sample: Rows,
+        team: Team = ALONE,
+    ) -> None:
+        """``size``: rows of a window; ``epochs``: windows that are asked for, at most."""
+        self.files, self.codec, self.size, self.epochs = files, codec, size, epochs
+        self._sample, self._team = sample, team
+        self._next = _empty_window(codec, size, has_missing(codec, files.files.rows))
+        self._next_numbers = torch.zeros(size, dtype=torch.int64)
+        self._rows = _copy(self._next, sample.num.device)
+        self._numbers = self._next_numbers.clone()
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="rows")
+        self._reading: tuple[int, Future[None]] | None = None
+        self._closed = threading.Event()
+
+    @property
+    def rows(self) -> Rows:
+        return self._rows
+
+    @property
+    def sample(self) -> Rows:
+        return take_rows(self._sample, slice(0, SAMPLE))
+
+    def begin_epoch(self, epoch: int) -> None:
+        with self._team.sharing_errors():  # also waits for whoever reads longest
+            self._await(epoch)
+        for mine, new in zip(_tensors(self._rows), _tensors(self._next), strict=True):
+            mine.copy_(new)
+        self._numbers.copy_(self._next_numbers)
+        if epoch + 1 < self.epochs:
+            self._reading = epoch + 1, self._reader.submit(self._fill, epoch + 1)
+
+    def places(self, index: Tensor) -> Tensor:
+        return self._numbers[index]
+
+    def close(self) -> None:
+        self._closed.set()
+        self._reader.shutdown()
+
+    def _await(self, epoch: int) -> None:
+        """Until the next window is that of ``epoch``."""
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading[1].result()
+        if reading is None or reading[0] != epoch:
+            self._fill(epoch)
+
+    def _fill(self, epoch: int) -> None:
+        """Read and encode a window; numpy's arrays here are the tensors' own memory."""
+        num, cat = self._next.num.numpy(), self._next.cat.numpy()
+        observed = None if self._next.observed is None else self._next.observed.numpy()
+        numbers, place = self._next_numbers.numpy(), 0
+        for table, here in self.files.read(epoch * self.size, self.size):
+            if self._closed.is_set():
+                return
+            with collect_warnings():  # what is odd about the cells was said when they were counted
+                unit = self.codec.to_unit(table)
+            rows = slice(place, place + len(here))
+            num[rows], cat[rows], numbers[rows] = unit.x_num, unit.x_cat, here
+            if observed is not None:
+                observed[rows] = unit.observed
+            place += len(here)
+        pa.default_memory_pool().release_unused()
+
+
+def window_rows(codec: TableCodec, rows: int) -> int:
+    """Rows of a window: as many as there is room for, and no more than there are."""
+    n_num, n_cat = len(codec.numeric), len(codec.categorical)
+    return max(1, min(rows, WINDOW_BYTES // (5 * n_num + 9 * n_cat)))
+
+
+def has_missing(codec: TableCodec, rows: int) -> bool:
+    """Whether any cell of the table that the codec was fitted to encodes as MISSING."""
+    return any(number.marginal.missing_share for number in codec.numeric) or any(
+        sum(category.levels.counts) < rows for category in codec.categorical
+    )
+
+
+def _empty_window(codec: TableCodec, size: int, holes: bool) -> Rows:
+    n_num, n_cat = len(codec.numeric), len(codec.categorical)
+    return Rows(
+        torch.zeros(size, n_num),
+        torch.zeros(size, n_cat, dtype=torch.int64),
+        torch.zeros(size, n_num + n_cat, dtype=torch.bool) if holes else None,
+    )
+
+
+def _copy(rows: Rows, device: torch.device) -> Rows:
+    observed = None if rows.observed is None else rows.observed.to(device, copy=True)
+    return Rows(rows.num.to(device, copy=True), rows.cat.to(device, copy=True), observed)
+
+
+def _tensors(rows: Rows) -> list[Tensor]:
+    return [rows.num, rows.cat, *([] if rows.observed is None else [rows.observed])]

@@ -1,0 +1,385 @@
+"""One optimiser step: random numbers, losses, gradients, a guard against bad steps.
+
+The random numbers of a training step: mask sizes, masks and latent noise, drawn in one place.
+
+They are drawn for the whole batch from generators that somebody passed in, so that a process which
+holds only a slice of the batch can draw the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from varjepa.models.masking import FeatureMasks, draw_mask_sizes, draw_masks
+from varjepa.models.table_rows import Rows, take_rows
+from varjepa.nn.kernels.row_threads import RowThreads, slices_of
+from varjepa.randomness import generator_for
+from varjepa.training.losses import Loss
+from varjepa.training.optimisation import (
+    KlAnnealing,
+    make_optimiser,
+    moments_of,
+    restore_moments,
+    set_rate,
+    warm_up_cosine,
+)
+from varjepa.training.processes import ALONE, Team
+from varjepa.training.row_source import RowSource, as_source
+from varjepa.training.settings import TrainingSettings
+from varjepa.variational.model import LatentNoise
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Generators of one training. Sizes decide shapes, so they are drawn on the CPU."""
+
+    order: torch.Generator
+    sizes: torch.Generator
+    numbers: torch.Generator
+
+    @classmethod
+    def of(cls, seed: int, device: torch.device) -> Streams:
+        """Independent streams of one seed; masks and noise are drawn where they are used."""
+        numbers = torch.Generator(device)
+        numbers.manual_seed(generator_for(seed, "masks and noise").initial_seed())
+        return cls(generator_for(seed, "row order"), generator_for(seed, "mask sizes"), numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Everything random about one step."""
+
+    masks: FeatureMasks
+    noise: LatentNoise | None
+
+    def rows(self, here: slice) -> Draw:
+        """What belongs to some of the batch's rows."""
+        return Draw(
+            FeatureMasks(*(_part(getattr(self.masks, f.name), here) for f in fields(FeatureMasks))),
+            None
+            if self.noise is None
+            else LatentNoise(*(getattr(self.noise, f.name)[here] for f in fields(LatentNoise))),
+        )
+
+
+def draw_step(
+    objective: Loss,
+    rows: int,
+    observed: Tensor | None,
+    sizes: tuple[int, int] | tuple[Tensor, Tensor],
+    targets: int,
+    numbers: torch.Generator,
+    bucket: tuple[int, int] | None = None,
+) -> Draw:
+    """Draw one step's masks and noise; for ``bucket`` see :func:`draw_masks`."""
+    masks = draw_masks(rows, objective.shape.features, observed, sizes, targets, numbers, bucket)
+    return Draw(masks, objective.draw_noise(rows, masks.context.shape[1], numbers))
+
+
+def _part(index: Tensor | None, here: slice) -> Any:
+    return None if index is None else index[here]
+
+
+# --- Which steps not to take: a loss or gradient that is not finite, or out of all proportion.
+#
+# Adam squares gradients and remembers them for thousands of steps. One batch of absurd values
+# with a
+# gradient of 10¹¹ would leave every later step too small to learn anything, without a single
+# NaN.
+
+OUT_OF_PROPORTION = 1000.0
+"""A gradient is refused if its norm is this many times the usual one. Trainings on heavy-tailed
+tables stayed below 25."""
+
+LARGEST = 1e15
+"""No norm above this is usual: its square is far from overflowing in Adam's second moment."""
+
+FIRST = 1000.0
+"""Taken as usual before the first step; far more than any first norm seen, 1 to 200."""
+
+
+class StepGuard:
+    """Knows the usual norm of a gradient; everything stays on the device, for recordings."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.usual = torch.full((), FIRST, device=device)
+
+    def refuses(self, loss: Tensor, norm: Tensor) -> Tensor:
+        """Whether not to take a step; every large gradient refused doubles what is usual.
+
+        So a training whose gradients have grown for good goes on after a few steps.
+        """
+        finite = (loss + norm).isfinite()
+        large = norm > (OUT_OF_PROPORTION * self.usual).clamp_max(LARGEST)
+        raised = torch.where(finite, 2.0 * self.usual, self.usual)
+        bad = ~finite | large
+        self.usual.copy_(torch.where(bad, raised, self.usual.lerp(norm, 0.1)).clamp_max(LARGEST))
+        return bad
+
+
+# --- One optimiser step, on data that stays where it is: nothing is read back to the host.
+#
+# What an epoch needs (row order, mask sizes, schedules) is decided on the host beforehand. On
+# a CPU
+# the rows of a batch are computed in slices, a core each.
+
+
+@dataclass(frozen=True, slots=True)
+class StepInputs:
+    """What one step is told."""
+
+    index: Tensor  # (B,) rows of the batch
+    share: Tensor | None  # (B,) 0 for rows that only fill the batch up; None: every row counts
+    sizes: tuple[int, int] | tuple[Tensor, Tensor]
+    bucket: tuple[int, int] | None
+    rate: float | Tensor
+    ramps: Tensor  # (3,)
+    progress: float | Tensor
+
+
+class Tally:
+    """Running sums of an epoch, on the device."""
+
+    def __init__(self, names: tuple[str, ...], device: torch.device) -> None:
+        self.names = names
+        self.sums = torch.zeros(len(names), device=device)
+        self.steps = torch.zeros((), device=device)
+        self.skipped = torch.zeros((), device=device)
+        self.bad_in_a_row = torch.zeros((), device=device)
+
+    def add(self, means: Tensor, bad: Tensor) -> None:
+        self.sums += torch.where(bad, 0.0, means)
+        self.steps += 1.0 - bad.float()
+        self.skipped += bad
+        self.bad_in_a_row.copy_(torch.where(bad, self.bad_in_a_row + 1, 0))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything it knows."""
+        return {
+            "sums": self.sums,
+            "steps": self.steps,
+            "skipped": self.skipped,
+            "bad_in_a_row": self.bad_in_a_row,
+        }
+
+    def read(self) -> dict[str, float]:
+        """Means over the steps since the last reading, and the number of skipped ones."""
+        means = (self.sums / self.steps.clamp_min(1)).tolist()
+        record = dict(zip(self.names, means, strict=True)) if self.steps else {}
+        record["skipped_steps"] = int(self.skipped)
+        for counter in (self.sums, self.steps, self.skipped):
+            counter.zero_()
+        return record
+
+
+class Stepper:
+    """The state of a training between two steps, and the step itself."""
+
+    def __init__(
+        self,
+        objective: Loss,
+        rows: Rows | RowSource,
+        settings: TrainingSettings,
+        seed: int,
+        team: Team = ALONE,
+    ) -> None:
+        self.objective, self.settings, self.team = objective, settings, team
+        self.source = as_source(rows)
+        self.rows = self.source.rows
+        self.device = self.rows.num.device
+        self.optimiser = make_optimiser(objective.model, settings, self.device)
+        self.streams = Streams.of(seed, self.device)
+        self.tally = Tally(("loss", *objective.names), self.device)
+        self.guard = StepGuard(self.device)
+        self.batch = min(settings.batch, len(self.rows))
+        self.steps_per_epoch = -(-len(self.rows) // self.batch)
+        self.total = settings.epochs * self.steps_per_epoch
+        if settings.max_steps is not None:
+            self.total = min(self.total, settings.max_steps)
+        self.done = 0
+        # of the latest step, in one place: a recording writes where it was recorded
+        self.row_loss = torch.zeros(self.batch, device=self.device)  # (B,)
+        self.threads = RowThreads() if self.device.type == "cpu" else None
+        self.get_ready()
+
+    def get_ready(self) -> None:
+        """What a kind of stepper needs besides."""
+
+    def begin_epoch(self) -> None:
+        """Decide the order of the rows, the mask sizes and the schedule of the next epoch."""
+        # to begin it again, from a checkpoint inside it
+        self.begun_from = self.streams.order.get_state(), self.streams.sizes.get_state()
+        self.source.begin_epoch(self.done // self.steps_per_epoch)
+        order = torch.randperm(len(self.rows), generator=self.streams.order)
+        self.order = order.to(self.device)
+        steps = range(self.steps_per_epoch)
+        self.sizes = [
+            draw_mask_sizes(self.objective.shape.features, self.settings.masks, self.streams.sizes)
+            for _ in steps
+        ]
+        self.schedule = [self.rates_at(self.done + i) for i in steps]
+        self.ramps = torch.tensor([ramps for _, ramps in self.schedule], device=self.device)
+        self.place = 0
+
+    def rates_at(self, step: int) -> tuple[float, tuple[float, float, float]]:
+        """Learning rate and KL factors of a step."""
+        o, per_epoch = self.settings, self.steps_per_epoch
+        rate = o.learning_rate * warm_up_cosine(step, o.warm_up_epochs * per_epoch, self.total)
+        return rate, KlAnnealing(*(e * per_epoch for e in o.anneal_epochs)).at(step)
+
+    def step(self) -> None:
+        """Take the epoch's next step."""
+        i, self.place, self.done = self.place, self.place + 1, self.done + 1
+        self.descend(
+            StepInputs(
+                index=self.batch_index(i),
+                share=None,
+                sizes=self.sizes[i],
+                bucket=None,
+                rate=self.schedule[i][0],
+                ramps=self.ramps[i],
+                progress=(self.done - 1) / self.total,
+            )
+        )
+
+    @property
+    def epochs(self) -> int:
+        """Epochs until all steps are taken."""
+        return -(-self.total // self.steps_per_epoch)
+
+    @property
+    def epoch_is_over(self) -> bool:
+        """Whether the epoch has no further step; the last one may end early."""
+        return self.place == self.steps_per_epoch or self.done == self.total
+
+    def batch_index(self, place: int) -> Tensor:
+        """Rows of the epoch's batch number ``place``.  # (B,), fewer at the end"""
+        return self.order[place * self.batch : (place + 1) * self.batch]
+
+    def descend(self, inputs: StepInputs) -> None:
+        """Algorithm 1's step; no weight learns from a loss or gradient that the guard refuses."""
+        objective = self.objective
+        batch = take_rows(self.rows, inputs.index)
+        mine, share = own_rows(inputs, self.team)
+        draw = draw_step(
+            objective, len(batch), batch.observed, inputs.sizes, self.settings.masks.targets,
+            self.streams.numbers, inputs.bucket,
+        ).rows(mine)  # fmt: skip
+        w = take_rows(batch, mine)
+
+        def work(here: slice) -> tuple[Tensor, Tensor]:
+            """The loss of some rows, as their part of the batch's mean, and what is recorded."""
+            part = draw.rows(here)
+            # autocast belongs to a thread
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.in_bfloat16):
+                losses = objective.losses(take_rows(w, here), part.masks, part.noise, inputs.ramps)
+            recorded = torch.stack([losses.loss, *losses.recorded]).detach()  # (T, rows)
+            return (losses.descended * share[here]).sum(), recorded
+
+        self.optimiser.zero_grad()
+        if self.threads is None:
+            total, recorded = work(slice(0, len(w)))
+            total.backward()
+        else:
+            slices = slices_of(len(w), objective.shape.features)
+            learned = objective.model.parameters()
+            recorded = torch.cat(self.threads.backward(work, slices, learned), dim=-1)
+        self.row_loss.zero_()[mine] = recorded[0]
+        means = (recorded * share).sum(-1)
+        gradients = [p.grad for p in objective.model.parameters() if p.grad is not None]
+        self.team.add_up([*gradients, means, self.row_loss])
+        bad = self.guard.refuses(means[0], torch.nn.utils.get_total_norm(gradients))
+        set_rate(self.optimiser, inputs.rate)
+        self.optimiser.found_inf = bad.float()  # type: ignore[attr-defined]  # fused: skip the step
+        self.optimiser.step()
+        objective.after_step(inputs.progress)
+        self.tally.add(means, bad)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that the next steps depend on, besides settings and rows."""
+        order, sizes = self.begun_from
+        moments = moments_of(self.optimiser, self.objective.model)
+        return {
+            "done": torch.tensor(self.done),
+            "generator.order": order,
+            "generator.sizes": sizes,
+            "generator.numbers": self.streams.numbers.get_state(),
+            "usual_norm": self.guard.usual,
+            **{f"tally.{name}": value for name, value in self.tally.tensors().items()},
+            **{f"model.{name}": w for name, w in self.objective.model.state_dict().items()},
+            **{f"moment.{name}": moment for name, moment in moments.items()},
+        }
+
+    def restore(self, saved: Mapping[str, Tensor]) -> None:
+        """Go back to where ``saved`` was taken: begin its epoch again and leap to its step."""
+        model, done = self.objective.model, int(saved["done"])
+        if not 0 < done <= self.total:
+            raise ValueError(f"step {done} is not one of {self.total}")
+        model.load_state_dict(_below("model.", saved))
+        restore_moments(self.optimiser, model, _below("moment.", saved))
+        for name, value in self.tally.tensors().items():
+            value.copy_(saved[f"tally.{name}"])
+        self.guard.usual.copy_(saved["usual_norm"])
+        self.streams.order.set_state(saved["generator.order"])
+        self.streams.sizes.set_state(saved["generator.sizes"])
+        place = (done - 1) % self.steps_per_epoch + 1
+        self.done = done - place
+        self.begin_epoch()
+        self.place, self.done = place, done
+        self.streams.numbers.set_state(saved["generator.numbers"])
+
+    def close(self) -> None:
+        """End the threads and drop the last step's gradients."""
+        self.source.close()
+        self.optimiser.zero_grad()
+        if self.threads is not None:
+            self.threads.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def in_bfloat16(self) -> bool:
+        """Whether networks compute in 16 bits; latents and losses are float32 anyway."""
+        if self.settings.precision == "auto":
+            return self.device.type == "cuda"
+        return self.settings.precision == "bfloat16"
+
+    def looks_bad(self) -> bool:
+        """Whether too many steps in a row had to be skipped. A GPU is asked only now and then."""
+        limit = self.settings.max_bad_steps
+        if self.device.type == "cuda" and self.done % limit:
+            return False
+        return bool(self.tally.bad_in_a_row >= limit)
+
+
+def own_rows(inputs: StepInputs, team: Team) -> tuple[slice, Tensor]:
+    """Rows of the batch that this process computes, and their shares of the batch's mean.
+
+    Where there are too few rows for all, it has the last one with a share of 0: no process may be
+    without gradients.
+    """
+    share = batch_shares(inputs)
+    mine = team.part(len(share))
+    if mine.start == mine.stop:
+        return slice(len(share) - 1, len(share)), torch.zeros_like(share[-1:])
+    return mine, share[mine]
+
+
+def batch_shares(inputs: StepInputs) -> Tensor:
+    """Each row's share of the batch's mean.  # (B,)"""
+    if inputs.share is None:
+        return torch.full(inputs.index.shape, 1.0 / len(inputs.index), device=inputs.index.device)
+    return inputs.share / inputs.share.sum()
+
+
+def _below(prefix: str, saved: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): t for name, t in saved.items() if name.startswith(prefix)}

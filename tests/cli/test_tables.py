@@ -1,0 +1,160 @@
+"""Claims: fit, embed, impute, sample, score and demo do their job on files, and wrong input ends in
+one sentence and exit code 2.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.cli.test_shell import Captured, assert_refused, run, snapshot
+
+pytestmark = pytest.mark.filterwarnings("default::UserWarning")  # one epoch does collapse
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "size": rng.normal(size=80),
+            "zip": rng.integers(1, 4, 80),
+            "colour": rng.choice(["red", "green"], 80),
+            "label": rng.choice(["yes", "no"], 80),
+        }
+    )
+    frame.loc[[3, 5], "size"] = np.nan
+    path = tmp_path_factory.mktemp("data") / "table.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("fitted") / "model"
+    arguments = ["fit", table, "--out", out, "--target", "label", "--epochs", "1"]
+    assert run(*arguments, "--kind", "zip=categorical") == 0
+    return out
+
+
+def test_fit_writes_a_model_and_its_history(model: Path) -> None:
+    names = {path.name for path in model.iterdir()}
+    assert names == {
+        "config.json", "codec.json", "model.safetensors", "manifest.json", "history.jsonl"
+    }  # fmt: skip
+    record = json.loads((model / "history.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    assert {"epoch", "loss", "rec", "gen", "kl_sx", "kl_z", "kl_sy"} <= record.keys()
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    assert config["selected_by"] == "filtered accuracy"
+    assert config["feature_names"] == ["size", "zip", "colour"]
+    codec = (model / "codec.json").read_text(encoding="utf-8")
+    assert "label" not in codec
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "feather"])
+def test_embed(model: Path, table: Path, tmp_path: Path, ending: str, capsys: Captured) -> None:
+    out = tmp_path / f"embedding.{ending}"
+    assert run("embed", model, table, "--out", out, "--per-column") == 0
+    captured = capsys.readouterr()
+    assert "80 rows in" in captured.out.replace("\n", " ")
+    assert "warning" in captured.err  # the label column is not the model's
+    read = {"csv": pd.read_csv, "parquet": pd.read_parquet, "feather": pd.read_feather}[ending]
+    frame = read(out)
+    assert len(frame) == 80
+    assert {"size_0", "uncertainty", "uncertainty:colour"} <= set(frame.columns)
+    assert np.isfinite(frame.to_numpy()).all()
+
+
+def test_impute_sample_and_score(model: Path, table: Path, tmp_path: Path) -> None:
+    given = pd.read_csv(table).drop(columns="label")
+    bare = tmp_path / "bare.csv"
+    given.to_csv(bare, index=False)
+    assert run("impute", model, bare, "--out", tmp_path / "full.csv") == 0
+    full = pd.read_csv(tmp_path / "full.csv")
+    assert not full.isna().any().any()
+    pd.testing.assert_frame_equal(full.drop(index=[3, 5]), given.drop(index=[3, 5]))
+    assert run("impute", model, bare, "--out", tmp_path / "draws.csv", "--samples", "3") == 0
+    assert pd.read_csv(tmp_path / "draws.csv")["draw"].value_counts().tolist() == [80, 80, 80]
+    assert run("sample", model, "--out", tmp_path / "new.csv", "--rows", "7") == 0
+    assert pd.read_csv(tmp_path / "new.csv").shape == (7, 3)
+    fixed = tmp_path / "fixed.csv"
+    pd.DataFrame({"colour": ["red", "green"]}).to_csv(fixed, index=False)
+    assert run("sample", model, fixed, "--out", tmp_path / "given.csv") == 0
+    assert pd.read_csv(tmp_path / "given.csv")["colour"].tolist() == ["red", "green"]
+    assert run("score", model, bare, "--out", tmp_path / "score.csv") == 0
+    scores = pd.read_csv(tmp_path / "score.csv")
+    assert {"score", "rec", "kl_sy", "uncertainty_nll"} <= set(scores.columns)
+    assert np.isfinite(scores.to_numpy()).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["fit", "{table}", "--out", "{new}", "--target", "lable"], "'lable'"),
+        (["fit", "{table}", "--out", "{new}", "--epochs", "0"], "--epochs"),
+        (["fit", "{table}", "--out", "{new}", "--kind", "zip=number"], "--kind"),
+        (["fit", "{table}", "--out", "{new}", "--kind", "shoe=numeric"], "'shoe'"),
+        (["fit", "{table}", "--out", "{new}", "--device", "toaster"], "toaster"),
+        (["fit", "{new}.csv", "--out", "{new}"], "cannot read"),
+        (["fit", "{new}.xls", "--out", "{new}"], ".parquet"),
+        (["embed", "{new}", "{table}", "--out", "{new}.csv"], "manifest.json"),
+        (["embed", "{model}", "{table}", "--out", "{new}.xls"], ".parquet"),
+        (["impute", "{model}", "{table}", "--out", "{new}.csv", "--samples", "0"], "--samples"),
+        (["sample", "{model}", "--out", "{new}.csv", "--rows", "-3"], "--rows"),
+        (["fit", "{table}", "--out", "{new}", "--seed", "-1"], "--seed"),
+        (["fit", "{table}", "--out", "{new}", "--device", "meta"], "meta"),
+        (["demo", "--out", "{new}", "--rows", "7"], "--rows"),
+        (["demo", "--out", "{new}", "--epochs", "0"], "--epochs"),
+    ],
+)
+def test_wrong_input(
+    arguments: list[str], says: str, model: Path, table: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    places = {"table": table, "new": tmp_path / "new", "model": model}
+    code = run(*(argument.format(**places) for argument in arguments))
+    assert_refused(capsys, code, says)
+    assert snapshot(tmp_path) == {}
+
+
+def test_a_table_without_a_column_the_model_needs(
+    model: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    pd.DataFrame({"size": [1.0], "zip": [1]}).to_csv(tmp_path / "short.csv", index=False)
+    code = run("embed", model, tmp_path / "short.csv", "--out", tmp_path / "e.csv")
+    assert_refused(capsys, code, "'colour'")
+
+
+def test_demo_runs_start_to_finish(tmp_path: Path, capsys: Captured) -> None:
+    assert run("demo", "--out", tmp_path, "--rows", "300", "--epochs", "1") == 0
+    printed = capsys.readouterr().out
+    for title in ("Accuracy", "Selective accuracy", "true ambiguity", "Filling holes"):
+        assert title in printed
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<svg" in page
+    assert "Selective accuracy" in page
+    assert "http" not in page.replace("http-equiv", "")
+
+
+def test_a_table_without_rows(model: Path, tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "empty.csv").write_text("size,zip,colour\n")
+    for verb in ("embed", "impute", "sample", "score"):
+        code = run(verb, model, tmp_path / "empty.csv", "--out", tmp_path / "e.csv")
+        assert_refused(capsys, code, "empty.csv has no rows")
+
+
+def test_more_rows_than_memory_holds(model: Path, tmp_path: Path, capsys: Captured) -> None:
+    code = run("sample", model, "--out", tmp_path / "s.csv", "--rows", 10**14)
+    assert_refused(capsys, code, "not enough memory")
+
+
+def test_an_empty_argument_is_not_the_current_folder(table: Path, capsys: Captured) -> None:
+    assert_refused(capsys, run("fit", table, "--out", ""), "an argument is empty")
+
+
+def test_options_may_stand_before_the_table(table: Path, tmp_path: Path) -> None:
+    arguments = ["--kind", "zip=categorical", "--epochs", "1", table, "--out", tmp_path / "m"]
+    assert run("fit", *arguments) == 0

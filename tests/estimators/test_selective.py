@@ -1,0 +1,269 @@
+"""Claims about SelectiveClassifier.
+
+- It is a scikit-learn classifier: its checks pass; clone, pipelines, grid search and pickle work.
+- Which rows are calibration rows: the given ones, all for a frozen classifier, else a random share
+  that the classifier never sees.
+- ``predict`` answers all rows; ``accepts`` and ``predict_or_abstain`` follow the threshold.
+- The promised risk is kept on a real classifier, over many draws.
+- A target that cannot be certified abstains from every row and warns once.
+- Wrong options are one sentence that names them.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from varjepa.errors import InputError
+from varjepa.estimators.selective import SelectiveClassifier
+
+
+@parametrize_with_checks(
+    [
+        SelectiveClassifier(LogisticRegression(), coverage=0.8),
+        SelectiveClassifier(LogisticRegression(), target_risk=0.2),
+    ]
+)
+def test_scikit_learn_checks(
+    estimator: SelectiveClassifier, check: Callable[[SelectiveClassifier], None]
+) -> None:
+    with warnings.catch_warnings():
+        # five calibration rows certify nothing, and say so
+        warnings.filterwarnings("ignore", message="No row is answered")
+        check(estimator)
+
+
+def rows(n: int, seed: int = 0, classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Overlapping Gaussian classes: rows between the centres cannot be told apart."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, classes, n)
+    return rng.normal(size=(n, 3)) + 1.5 * np.eye(classes, 3)[y], y
+
+
+def test_predictions_are_the_classifiers_own() -> None:
+    X, y = rows(400)
+    model = SelectiveClassifier(GaussianNB(), coverage=0.7, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), model.estimator_.predict(X))
+    np.testing.assert_array_equal(model.predict_proba(X), model.estimator_.predict_proba(X))
+    assert not hasattr(model, "decision_function")
+    np.testing.assert_array_equal(model.accepts(X), model.uncertainty(X) <= model.threshold_)
+    assert 0.6 < model.accepts(X).mean() < 0.8
+    assert model.calibration_.rows == 100
+    assert model.coverage_interval_ is not None
+    assert model.coverage_interval_[0] < 0.7 < model.coverage_interval_[1]
+    assert "at least 70%" in model.guarantee_
+    answered = model.accepts(X)
+    assert model.score(X[answered], y[answered]) > model.score(X, y)
+
+
+def test_calibration_rows_are_not_fitted() -> None:
+    X, y = rows(200)
+
+    class Recorder(GaussianNB):  # type: ignore[misc]
+        def fit(self, X: Any, y: Any) -> Recorder:
+            self.seen_ = X
+            return super().fit(X, y)  # type: ignore[no-any-return]
+
+    asked: list[np.ndarray] = []
+
+    def by(_: Any, X: Any) -> np.ndarray:
+        asked.append(X)
+        return X[:, 0]
+
+    model = SelectiveClassifier(Recorder(), coverage=0.5, abstain_by=by, calibration_share=0.3)
+    fitted = model.fit(X, y).estimator_.seen_
+    assert len(fitted) == 140
+    assert len(asked[0]) == 60
+    together = np.vstack([fitted, asked[0]])
+    np.testing.assert_array_equal(np.sort(together, axis=0), np.sort(X, axis=0))
+
+    X_cal, y_cal = rows(80, seed=1)
+    given = clone(model).fit(X, y, X_cal=X_cal, y_cal=y_cal)
+    np.testing.assert_array_equal(given.estimator_.seen_, X)
+    np.testing.assert_array_equal(asked[-1], X_cal)
+    assert given.calibration_.rows == 80
+
+    frozen = FrozenEstimator(GaussianNB().fit(X, y))
+    prefit = SelectiveClassifier(frozen, coverage=0.5).fit(X_cal, y_cal)
+    assert prefit.calibration_.rows == 80
+    np.testing.assert_array_equal(prefit.predict_proba(X), frozen.predict_proba(X))
+    clone(prefit).fit(X_cal, y_cal)
+
+
+def test_the_seed_decides_the_split() -> None:
+    X, y = rows(200)
+    one, same, other = (
+        SelectiveClassifier(GaussianNB(), coverage=0.5, random_state=seed).fit(X, y)
+        for seed in (0, 0, 1)
+    )
+    assert one.threshold_ == same.threshold_ != other.threshold_
+
+
+@pytest.mark.parametrize(
+    ("names", "label", "kind"),
+    [([0, 1], -1, "i"), (["no", "yes"], "cannot say", "U"), ([0, 1], None, "O"),
+     ([0, 1], "unsure", "O"), ([False, True], None, "O"), (["no", "yes"], None, "O")],
+)  # fmt: skip
+def test_abstained_rows_have_the_label(names: list[Any], label: Any, kind: str) -> None:
+    X, y = rows(200)
+    labels = np.array(names)[y]
+    model = SelectiveClassifier(GaussianNB(), coverage=0.5, abstain_label=label, random_state=0)
+    answers = model.fit(X, labels).predict_or_abstain(X)
+    accepted = model.accepts(X)
+    assert answers.dtype.kind == kind
+    assert answers[accepted].tolist() == model.predict(X)[accepted].tolist()
+    assert all(answer == label for answer in answers[~accepted].tolist())
+    assert 0 < accepted.sum() < 200
+
+
+def test_promised_risk_on_a_real_classifier() -> None:
+    X, y = rows(300)
+    classifier = FrozenEstimator(LogisticRegression().fit(X, y))
+    X_new, y_new = rows(100_000, seed=1)
+    wrong, p = classifier.predict(X_new) != y_new, classifier.predict_proba(X_new).max(1)
+    certified, kept = 0, []
+    for seed in range(500):
+        X_cal, y_cal = rows(300, seed=2 + seed)
+        model = SelectiveClassifier(classifier, target_risk=0.1, confidence=0.9)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="No row is answered")
+            model.fit(X_cal, y_cal)
+        answered = 1 - p <= model.threshold_
+        certified += answered.any() and wrong[answered].mean() > 0.1
+        kept.append(answered.mean())
+    assert certified <= 0.1 * 500 + 3 * (500 * 0.1 * 0.9) ** 0.5
+    assert wrong.mean() > 0.13  # the target is not met without abstaining
+    assert np.mean(kept) > 0.4
+
+
+def test_what_cannot_be_certified_is_abstained_from() -> None:
+    X, _ = rows(400)
+    noise = np.random.default_rng(0).integers(0, 2, 400)
+    model = SelectiveClassifier(GaussianNB(), target_risk=0.1, abstain_label=-1, random_state=0)
+    with pytest.warns(UserWarning, match="100 calibration rows do not show it") as told:
+        model.fit(X, noise)
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    assert not model.accepts(X).any()
+    assert (model.predict_or_abstain(X) == -1).all()
+    assert np.isnan(model.calibration_risk_)
+    assert model.guarantee_.startswith("No row is answered")
+    with pytest.warns(UserWarning, match="10 calibration rows are too few, at least 29 are needed"):
+        model.fit(X[:40], noise[:40])
+
+
+@pytest.mark.parametrize("by", ["confidence", "margin", "entropy"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_named_uncertainties_find_errors(by: str, classes: int) -> None:
+    X, y = rows(2000, classes=classes)
+    model = SelectiveClassifier(GaussianNB(), coverage=0.5, abstain_by=by, random_state=0)
+    answered = model.fit(X, y).accepts(X)
+    wrong = model.predict(X) != y
+    assert wrong[answered].mean() < 0.7 * wrong.mean()
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_classifiers_without_probabilities(classes: int) -> None:
+    X, y = rows(2000, classes=classes)
+    model = SelectiveClassifier(RidgeClassifier(), coverage=0.5, random_state=0).fit(X, y)
+    assert not hasattr(model, "predict_proba")
+    answered, wrong = model.accepts(X), model.predict(X) != y
+    assert wrong[answered].mean() < 0.7 * wrong.mean()
+    with pytest.raises(InputError, match="'entropy' needs a classifier with predict_proba"):
+        clone(model).set_params(abstain_by="entropy").fit(X, y)
+
+
+def test_a_class_missing_from_the_fitted_rows_counts_as_an_error() -> None:
+    X, y = rows(200)
+    X_cal, y_cal = rows(100, seed=1)
+    model = SelectiveClassifier(GaussianNB(), coverage=1.0)
+    model.fit(X, y, X_cal=X_cal, y_cal=np.full(100, 2))
+    assert model.calibration_risk_ == 1
+    assert len(y_cal) == model.calibration_.accepted
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_frames_reach_the_classifier_as_they_are(frame: Any) -> None:
+    X, y = rows(200)
+    table = frame(dict(zip("abc", X.T, strict=True)))
+    seen: list[type] = []
+
+    def by(_: Any, X: Any) -> np.ndarray:
+        seen.append(type(X))
+        return np.asarray(X["a"])
+
+    model = SelectiveClassifier(LogisticRegression(), coverage=0.5, abstain_by=by).fit(table, y)
+    assert model.accepts(table).shape == (200,)
+    assert seen == [frame, frame]
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+
+
+def test_clone_pipeline_grid_search_and_pickle() -> None:
+    X, y = rows(200)
+    inner = make_pipeline(StandardScaler(), LogisticRegression())
+    model = SelectiveClassifier(inner, coverage=0.8, random_state=0)
+    assert clone(model).get_params()["estimator__logisticregression__C"] == 1.0
+    outer = make_pipeline(StandardScaler(), SelectiveClassifier(GaussianNB(), coverage=0.8))
+    assert outer.fit(X, y).predict(X).shape == (200,)
+    search = GridSearchCV(
+        model,
+        {"estimator__logisticregression__C": [0.1, 1], "coverage": [0.5, 0.9]},
+        cv=2,
+        error_score="raise",
+    ).fit(X, y)
+    assert search.best_estimator_.accepts(X).any()
+    again = pickle.loads(pickle.dumps(model.fit(X, y)))
+    np.testing.assert_array_equal(again.accepts(X), model.accepts(X))
+
+
+def test_a_failed_fit_leaves_the_model_as_it_was() -> None:
+    X, y = rows(200)
+    model = SelectiveClassifier(GaussianNB(), coverage=0.5, random_state=0).fit(X, y)
+    before = model.accepts(X)
+    model.set_params(abstain_by=lambda _, X: np.full(len(X), np.nan))
+    with pytest.raises(InputError, match="not finite"):
+        model.fit(-X, y)
+    model.set_params(abstain_by="confidence")
+    np.testing.assert_array_equal(model.accepts(X), before)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({}, "give exactly one of coverage and target_risk"),
+        ({"coverage": 0.5, "target_risk": 0.1}, "give exactly one of coverage and target_risk"),
+        ({"coverage": 0.0}, r"coverage must be in \(0, 1\], not 0.0"),
+        ({"target_risk": 1.0}, "target_risk must be between 0 and 1, not 1.0"),
+        ({"coverage": 0.5, "confidence": 95}, "confidence must be between 0 and 1, not 95"),
+        ({"coverage": 0.5, "calibration_share": 1.0}, "calibration_share must be between"),
+        ({"coverage": 0.5, "abstain_by": "luck"}, "abstain_by must be one of confidence, margin"),
+        ({"coverage": 0.5, "abstain_by": lambda _, X: X}, r"one number for each of \d+ rows"),
+        ({"coverage": 0.5, "abstain_label": 1}, "abstain_label 1 is one of the classes"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, Any], sentence: str) -> None:
+    X, y = rows(100)
+    with pytest.raises(InputError, match=sentence):
+        SelectiveClassifier(GaussianNB(), **options).fit(X, y)
+
+
+def test_calibration_rows_come_in_pairs() -> None:
+    X, y = rows(100)
+    with pytest.raises(InputError, match="X_cal and y_cal belong together"):
+        SelectiveClassifier(DummyClassifier(), coverage=0.5).fit(X, y, X_cal=X)

@@ -1,0 +1,262 @@
+"""Claims about Algorithm 1's loop.
+
+1. Training lowers the objective; the best look is kept, and patience ends training.
+2. Steps with a loss that is not finite are skipped and counted; 20 in a row end in one sentence
+   that names the rows.
+3. KL weights ramp linearly per latent; the learning rate warms up and falls along a cosine.
+4. The collapse alarm rings on a planted collapse (no likelihood terms) and is silent on a healthy
+   run, ten seeds each; a constant column is no collapse.
+5. The same seed trains the same weights.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from varjepa.errors import InputError
+from varjepa.models.inference import Measure, measure_rows
+from varjepa.models.masking import MaskSettings
+from varjepa.models.table_rows import Rows, TableShape
+from varjepa.models.var_t_jepa import VarTJepa, VarTJepaSettings
+from varjepa.randomness import seeded_weights
+from varjepa.training.collapse_alarm import inspect_latents
+from varjepa.training.loop import TrainingResult, train
+from varjepa.training.losses import Loss, VarTJepaLoss
+from varjepa.training.optimisation import KlAnnealing, annealed, warm_up_cosine
+from varjepa.training.selection import (
+    FilteredProbe,
+    HeldOutLoss,
+    LinearProbeSettings,
+    Selection,
+)
+from varjepa.training.settings import TrainingSettings
+from varjepa.training.state import TrainingState, snapshot
+from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
+
+SHAPE = TableShape(3, (4, 3))
+SMALL = VarTJepaSettings(
+    d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2,
+    predictor_ff=16, imputer_width=8, imputer_depth=1, imputer_heads=2, imputer_ff=16,
+)  # fmt: skip
+WEIGHTS = ElboWeights(rec=0.1, gen=1.0, kl_sx=1e-4, kl_z=1e-6, kl_sy=1e-5)
+SETTINGS = TrainingSettings(
+    epochs=30, batch=64, learning_rate=1e-2, warm_up_epochs=1, check_every=5, masks=MaskSettings()
+)
+
+
+def table(n: int = 256, seed: int = 0) -> Rows:
+    g = torch.Generator().manual_seed(seed)
+    num = torch.rand(n, 3, generator=g)
+    first = 1 + (num[:, 0] * 3).long().clamp_max(2)
+    second = 1 + torch.randint(0, 2, (n,), generator=g)
+    return Rows(num, torch.stack([first, second], 1), None)
+
+
+def build(seed: int = 0) -> VarTJepa:
+    with seeded_weights(seed):
+        return VarTJepa(SHAPE, SMALL)
+
+
+def run(
+    rows: Rows,
+    settings: TrainingSettings = SETTINGS,
+    seed: int = 0,
+    weights: ElboWeights = WEIGHTS,
+) -> tuple[VarTJepa, TrainingResult]:
+    objective = VarTJepaLoss(build(seed), weights)
+    selection = HeldOutLoss(rows, settings.masks, seed)
+    return objective.model, train(objective, rows, settings, selection, seed)
+
+
+def test_training_learns_and_keeps_the_best_look() -> None:
+    rows = table()
+    model, result = run(rows)
+    losses = [record["loss"] for record in result.history]
+    assert losses[-1] < losses[0] - 0.5
+    scores = {r["epoch"]: r["held-out objective"] for r in result.history if "active_units" in r}
+    assert result.best_score == max(scores.values()) == scores[result.best_epoch]
+    objective = VarTJepaLoss(model, WEIGHTS)
+    again = HeldOutLoss(rows, SETTINGS.masks, 0).score(objective)
+    assert again == pytest.approx(result.best_score, rel=1e-6)
+
+
+def test_patience_ends_training() -> None:
+    class Falling(Selection):
+        name = "falling"
+        looks = 0
+
+        def score(self, objective: Loss) -> float:
+            self.looks += 1
+            return -self.looks
+
+    settings = replace(SETTINGS, check_every=1, patience=3)
+    objective = VarTJepaLoss(build(), WEIGHTS)
+    result = train(objective, table(), settings, Falling(), seed=0)
+    assert result.best_epoch == 1
+    assert len(result.history) == 4
+
+
+def test_a_training_without_a_finite_look_says_so() -> None:
+    class Blind(Selection):
+        name = "blind"
+
+        def score(self, objective: Loss) -> float:
+            return math.nan
+
+    objective = VarTJepaLoss(build(), WEIGHTS)
+    with pytest.raises(InputError, match="finite score"):
+        train(objective, table(), replace(SETTINGS, epochs=1), Blind(), seed=0)
+
+
+@pytest.mark.parametrize("name", ["epochs", "batch", "check_every", "patience", "max_bad_steps"])
+def test_settings_that_make_no_sense_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be at least 1"):
+        replace(SETTINGS, **{name: 0})
+
+
+def test_any_number_of_cores_trains_the_same_weights() -> None:
+    rows = table(1200)  # slices of 300 rows
+    ends = []
+    before = torch.get_num_threads()
+    for cores in (1, 2):
+        torch.set_num_threads(cores)
+        try:
+            model, _ = run(rows, replace(SETTINGS, epochs=12, batch=1200))
+        finally:
+            torch.set_num_threads(before)
+        assert all(isinstance(p, torch.nn.Parameter) for p in model.parameters())
+        assert all(p.grad is None for p in model.parameters())
+        ends.append(model.state_dict())
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+def test_bad_steps_are_skipped_and_counted() -> None:
+    rows = table(256)
+    rows.num[7, 1] = math.nan
+    objective, settings = VarTJepaLoss(build(), WEIGHTS), replace(SETTINGS, epochs=3)
+    selection = HeldOutLoss(table(64), settings.masks, 0)
+    model, result = objective.model, train(objective, rows, settings, selection, seed=0)
+    assert result.skipped_steps == 3  # one batch of each epoch holds the row
+    assert all(p.isfinite().all() for p in model.parameters())
+
+
+def test_only_bad_steps_end_in_a_sentence_with_row_numbers() -> None:
+    rows = table(64)
+    rows.num[5, 0] = math.inf
+    rows.num[9, 2] = math.nan
+    with pytest.raises(InputError, match=r"20 steps in a row.*rows (5, 9|9, 5)$"):
+        run(rows, replace(SETTINGS, epochs=25))
+
+
+def test_row_numbers_are_the_users() -> None:
+    rows = table(64)
+    rows.num[5, 0] = math.nan
+    objective = VarTJepaLoss(build(), WEIGHTS)
+    selection = HeldOutLoss(rows, SETTINGS.masks, 0)
+    with pytest.raises(InputError, match=r"rows 1005$"):
+        train(
+            objective, rows, replace(SETTINGS, epochs=25), selection, 0,
+            row_numbers=torch.arange(1000, 1064),
+        )  # fmt: skip
+
+
+def test_annealing_is_linear_per_latent() -> None:
+    annealing = KlAnnealing(10, 0, 20)
+    assert annealing.at(0) == (0.1, 1.0, 0.05)
+    assert annealing.at(4) == (0.5, 1.0, 0.25)
+    assert annealing.at(100) == (1.0, 1.0, 1.0)
+    terms = annealed(ElboTerms(*torch.ones(5, 2)), torch.tensor(annealing.at(4)))
+    loss = weighted_loss(terms, ElboWeights(0.5, 2.0, 1.0, 3.0, 1.0))
+    assert loss.tolist() == [0.5 + 2.0 + 0.5 + 3.0 + 0.25] * 2
+
+
+def test_learning_rate_warms_up_and_falls() -> None:
+    rates = [warm_up_cosine(step, 10, 100) for step in range(100)]
+    assert rates[:10] == sorted(rates[:10])
+    assert rates[10] == 1.0
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert rates[-1] < 0.001
+    assert all(0 < rate <= 1 for rate in rates)
+
+
+def test_the_same_seed_trains_the_same_weights() -> None:
+    settings = replace(SETTINGS, epochs=3)
+    one, other = (run(table(), settings)[0].state_dict() for _ in range(2))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_filtered_probe_discards_the_uncertain() -> None:
+    rows = table()
+    labels = rows.cat[:, 0] - 1
+    objective = VarTJepaLoss(run(rows)[0], WEIGHTS)
+    probe = LinearProbeSettings()
+
+    def accuracy(discard: float, truth: Tensor) -> float:
+        return FilteredProbe(rows, labels, rows, truth, 3, probe, 0, discard).score(objective)
+
+    assert accuracy(0.2, labels) > 0.9
+    assert accuracy(0.2, (labels + 1) % 3) < 0.1
+    assert accuracy(0.999, labels) in (0.0, 1.0)  # a single row is left
+
+
+def test_the_measure_decides_which_rows_are_discarded() -> None:
+    rows = table()
+    labels = rows.cat[:, 0] - 1
+    model = run(rows)[0]
+    measures: list[Measure] = [("posterior", "q90"), ("predictive", "geometric")]
+    for measure in measures:
+        unsure = measure_rows(model, rows, measure, 0)
+        truth = torch.where(unsure > unsure.quantile(0.5), (labels + 1) % 3, labels)
+        probe = FilteredProbe(
+            rows, labels, rows, truth, 3, LinearProbeSettings(), 0, 0.5, ranked_by=measure
+        )
+        assert probe.score(VarTJepaLoss(model, WEIGHTS)) > 0.9, measure
+        other = replace(probe, ranked_by=("nll", "mean")).score(VarTJepaLoss(model, WEIGHTS))
+        assert other < 0.9, measure
+
+
+COLLAPSED = ElboWeights(rec=0.0, gen=0.0, kl_sx=1.0, kl_z=1.0, kl_sy=1.0)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_alarm_rings_on_a_planted_collapse_only(seed: int) -> None:
+    _, healthy = run(table(seed=seed), seed=seed)
+    assert not healthy.collapse.collapsed, healthy.collapse
+    _, collapsed = run(table(seed=seed), seed=seed, weights=COLLAPSED)
+    assert collapsed.collapse.collapsed, collapsed.collapse
+
+
+def test_a_constant_column_is_no_collapse() -> None:
+    means = torch.randn(50, 3, 4, generator=torch.Generator().manual_seed(0))
+    means[:, 1] = 0.7
+    varies = torch.tensor([True, False, True])
+    assert not inspect_latents(means, varies).collapsed
+    assert inspect_latents(means, torch.ones(3, dtype=torch.bool)).silent_features == (1,)
+    assert inspect_latents(torch.zeros(50, 3, 4), varies).collapsed
+    assert not inspect_latents(torch.zeros(50, 3, 4), torch.zeros(3, dtype=torch.bool)).collapsed
+
+
+def test_a_later_look_wins_unless_it_is_worse_than_chance_explains() -> None:
+    model = build()
+    plain, patient = (TrainingState(best=snapshot(model)) for _ in range(2))
+    for score in (0.80, 0.90, 0.895, 0.70):
+        plain.judge(score, model)
+        patient.judge(score, model, noise=0.01)
+        for state in (plain, patient):
+            state.history.append({})
+    assert (plain.best_epoch, plain.best_score, plain.checks_without_gain) == (2, 0.9, 2)
+    assert (patient.best_epoch, patient.best_score, patient.checks_without_gain) == (3, 0.9, 1)
+
+
+def test_the_noise_of_an_accuracy_is_its_standard_error() -> None:
+    labels = torch.zeros(100, dtype=torch.long)
+    probe = FilteredProbe(
+        table(100), labels, table(100), labels, 2, LinearProbeSettings(), 0, standard_errors=2.0
+    )
+    assert probe.noise(0.9) == pytest.approx(2 * (0.9 * 0.1 / 80) ** 0.5)  # a fifth is discarded
+    assert replace(probe, standard_errors=0.0).noise(0.9) == 0

@@ -1,9 +1,16 @@
-"""Claims: a written file is whole, readable by others, and a failed write changes nothing."""
+"""Claims:
+
+1. A written file is whole, readable by others, and a failed write changes nothing.
+2. A second writer of a folder is refused in one sentence; the lock goes with the first.
+3. The module can be imported where there is no ``fcntl``.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +18,7 @@ import pytest
 from varjepa.errors import InputError
 from varjepa.files import (
     make_folder,
+    only_writer,
     read_json,
     remove_temporaries,
     replacing,
@@ -50,6 +58,42 @@ def test_mode_follows_the_umask(tmp_path: Path) -> None:
     finally:
         os.umask(old)
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+
+
+def test_a_folder_has_one_writer(tmp_path: Path) -> None:
+    with only_writer(tmp_path):
+        for _ in range(2):
+            with (
+                pytest.raises(InputError, match=r"^another varjepa process is writing to "),
+                only_writer(tmp_path),
+            ):
+                raise AssertionError
+    with pytest.raises(KeyError), only_writer(tmp_path):
+        raise KeyError
+    with only_writer(tmp_path):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_process_is_no_second_writer(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from varjepa.files import only_writer\n"
+        "with only_writer(Path(sys.argv[1])): pass"
+    )
+    with only_writer(tmp_path):
+        other = subprocess.run(
+            [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=False
+        )
+    assert f"InputError: another varjepa process is writing to {tmp_path}" in other.stderr
+
+
+def test_fcntl_is_not_needed(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['fcntl'] = None\n"
+        "from pathlib import Path; from varjepa.files import only_writer\n"
+        "with only_writer(Path(sys.argv[1])): pass"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code, tmp_path], check=True)
 
 
 def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from varjepa.errors import InputError
 
@@ -32,15 +33,15 @@ def make_folder(folder: Path) -> None:
 def only_writer(folder: Path) -> Iterator[None]:
     """Hold a folder's lock: two processes rewriting one file would lose each other's rows."""
     path = folder / ".varjepa.lock"
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise InputError(f"another varjepa process is writing to {folder}") from error
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
+    try:
+        with FileLock(path, timeout=0):
+            try:
+                yield
+            finally:
+                with suppress(OSError):  # Windows does not remove an open file
+                    path.unlink()
+    except Timeout as error:
+        raise InputError(f"another varjepa process is writing to {folder}") from error
 
 
 @contextmanager

@@ -81,7 +81,7 @@ def test_cells_of_several_groups_stand_at_their_features() -> None:
     assert len(decoder.heads.groups) == 2
     rows = some_rows(shape=shape)
     s = torch.randn(len(rows), 6, 8, generator=torch.Generator().manual_seed(0))
-    cells = decoder(s).nll(rows.num, rows.cat)
+    cells = decoder(s).nll(rows)
     for group in decoder.heads.groups:
         for g, j in enumerate(group.features.tolist()):
             logits = s[:, j] @ group.weight[g] + group.bias[g, 0]

@@ -8,10 +8,10 @@ may overlap each other. A missing cell is never context and never target.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,32 @@ class FeatureMasks:
     context_valid: Tensor | None  # (B, M_ctx) bool
     target: Tensor  # (B, K, M_trg) feature indices
     target_valid: Tensor | None  # (B, K, M_trg) bool
+
+    def first_view(self) -> FeatureMasks:
+        """The same context with the first target only."""
+        valid = None if self.target_valid is None else self.target_valid[:, :1]
+        return replace(self, target=self.target[:, :1], target_valid=valid)
+
+    def valid_with_cls(self, n_cls: int) -> Tensor | None:
+        """Which CLS and context tokens are valid; CLS tokens always are.  # (B, n_cls + M_ctx)"""
+        if self.context_valid is None:
+            return None
+        return nn.functional.pad(self.context_valid, (n_cls, 0), value=True)
+
+    def valid_of_views(self, valid: Tensor | None, known: int) -> Tensor | None:
+        """Which tokens of a predictor's B · K sequences are valid: known ones, then targets.
+
+        Shape: ``valid (B, known)`` → ``(B · K, known + M_trg)``.
+        """
+        if valid is None and self.target_valid is None:
+            return None
+        rows, views, _ = self.target.shape
+        if valid is None:
+            valid = self.target.new_ones((rows, known), dtype=torch.bool)
+        asked = self.target_valid
+        if asked is None:
+            asked = torch.ones_like(self.target, dtype=torch.bool)
+        return torch.cat([valid.unsqueeze(1).expand(-1, views, -1), asked], 2).flatten(0, 1)
 
 
 def draw_mask_sizes(

@@ -85,16 +85,14 @@ class Encoder(nn.Module):
         """
         tokens = self.tokenizer(w.num, w.cat, None)  # (B, D, d); missing cells are never context
         index = context.unsqueeze(-1).expand(-1, -1, tokens.shape[-1])
-        out: Tensor = self.transformer(self._with_cls(tokens.gather(1, index)), valid)
-        return out
+        return self.transformer(self._with_cls(tokens.gather(1, index)), valid)
 
     def whole(self, w: Rows) -> Tensor:
         """Encode all features of the row; a missing cell has a token that says so.
 
         Shape: → ``(B, N_CLS + D, d)``.
         """
-        out: Tensor = self.transformer(self._with_cls(self.tokenizer(w.num, w.cat, w.observed)))
-        return out
+        return self.transformer(self._with_cls(self.tokenizer(w.num, w.cat, w.observed)))
 
     def _with_cls(self, tokens: Tensor) -> Tensor:
         return torch.cat([self.cls.expand(len(tokens), -1, -1), tokens], dim=1)
@@ -127,17 +125,11 @@ class PointPredictor(nn.Module):
         known = torch.cat([self.aux.expand(rows, -1, -1), context], dim=1)
         asked = self.mask_token + self.position[masks.target]  # (B, K, M_trg, width)
         sequence = torch.cat([known.unsqueeze(1).expand(-1, views, -1, -1), asked], dim=2)
-        attended = None
-        if valid is not None or masks.target_valid is not None:
-            seen = torch.ones(sequence.shape[:3], dtype=torch.bool, device=sequence.device)
-            if valid is not None:
-                seen[:, :, len(self.aux) : known.shape[1]] = valid.unsqueeze(1)
-            if masks.target_valid is not None:
-                seen[:, :, known.shape[1] :] = masks.target_valid
-            attended = seen.flatten(0, 1)  # (B · K, S)
-        hidden = self.transformer(sequence.flatten(0, 1), attended, keep=size)
-        answer: Tensor = self.head(hidden).view(rows, views, size, -1)
-        return answer
+        if valid is not None:
+            valid = nn.functional.pad(valid, (len(self.aux), 0), value=True)
+        seen = masks.valid_of_views(valid, known.shape[1])
+        hidden = self.transformer(sequence.flatten(0, 1), seen, keep=size)
+        return self.head(hidden).view(rows, views, size, -1)
 
 
 class TJepa(nn.Module):
@@ -156,19 +148,17 @@ class TJepa(nn.Module):
         self.target_encoder = copy.deepcopy(self.context_encoder).requires_grad_(False)
 
     def forward(self, w: Rows, masks: FeatureMasks) -> Tensor:
-        """ŝ_y at the targets' features; of w only the context is looked at.
+        """ŝ_y at the targets' features; of w only the context is read.
 
         Shape: → ``(B, K, M_trg, d)``.
         """
-        valid = masks.context_valid
-        if valid is not None:
-            valid = nn.functional.pad(valid, (self.settings.n_cls, 0), value=True)
-        answer: Tensor = self.predictor(self.context_encoder(w, masks.context, valid), valid, masks)
-        return at_least_float32(answer)
+        valid = masks.valid_with_cls(self.settings.n_cls)
+        s_x = self.context_encoder(w, masks.context, valid)
+        return at_least_float32(self.predictor(s_x, valid, masks))
 
     @torch.no_grad()
     def s_w(self, w: Rows) -> Tensor:
-        """What the target encoder makes of the whole row: CLS tokens first, then every feature.
+        """The target encoder's tokens of the whole row: CLS first, then every feature.
 
         Shape: → ``(B, N_CLS + D, d)``.
         """
@@ -205,6 +195,6 @@ def embed_points(model: TJepa, rows: Rows) -> Tensor:
 
 
 def embed_points_in_blocks(model: TJepa, rows: Rows) -> Tensor:
-    """The same for any number of rows, with the memory of a block per core beside the result."""
+    """The same for any number of rows, with the memory of a block per core and of the result."""
     parts = map_blocks(lambda block: embed_points(model, block), rows)
     return torch.cat([tokens[:count] for tokens, count in parts])

@@ -22,11 +22,11 @@ from torch.nn.functional import (
 )
 
 from varjepa.models.masking import FeatureMasks
-from varjepa.models.table_rows import Rows
 from varjepa.models.var_t_jepa import Decoder, VarTJepa
 from varjepa.nn.heads import AttentionPooling
 from varjepa.nn.tokenizers import FeatureTokenizer
 from varjepa.nn.transformer import Transformer
+from varjepa.tables.encoded import EncodedTable
 from varjepa.variational.elbo import ElboTerms
 from varjepa.variational.gaussian import DiagonalGaussian
 from varjepa.variational.model import LatentNoise
@@ -44,7 +44,7 @@ class ReferenceStep(nn.Module):
         self.encode_target = _plain_transformer(model.target_posterior.transformer, dropout)
         self.predict = _plain_transformer(model.predictor.transformer, predictor_dropout)
 
-    def forward(self, w: Rows, masks: FeatureMasks, noise: LatentNoise) -> ElboTerms:
+    def forward(self, w: EncodedTable, masks: FeatureMasks, noise: LatentNoise) -> ElboTerms:
         """The five losses, one value per row.
 
         Shape: ``noise.s_y (B, K, D, d)``, a draw per target view (an expanded one ties them).
@@ -59,7 +59,9 @@ class ReferenceStep(nn.Module):
         z = q_z.at_noise(noise.z)  # (B, d)
 
         # an effective target batch of B · K rows
-        w_k = Rows(w.num.repeat_interleave(views, 0), w.cat.repeat_interleave(views, 0), None)
+        w_k = EncodedTable(
+            w.num.repeat_interleave(views, 0), w.cat.repeat_interleave(views, 0), None
+        )
         seen_k, z_k = seen.repeat_interleave(views, 0), z.repeat_interleave(views, 0)
         context_k = masks.context.repeat_interleave(views, 0)
         target = masks.target.flatten(0, 1)  # (B · K, M_trg)
@@ -79,7 +81,7 @@ class ReferenceStep(nn.Module):
             kl_sy=_kl(q_s_y, p_s_y).view(rows, -1).mean(-1),
         )
 
-    def q_s_x(self, w: Rows, context: Tensor) -> DiagonalGaussian:
+    def q_s_x(self, w: EncodedTable, context: Tensor) -> DiagonalGaussian:
         """(I) q(s_x | x)"""
         part = self.model.context_encoder
         tokens = _tokens(part.tokenizer, w)
@@ -93,7 +95,7 @@ class ReferenceStep(nn.Module):
         pooled = _pool(part.pooling, s_x)
         return _gaussian(part.head.linear, part.mlp(pooled.flatten(1)))
 
-    def q_s_w(self, s_x: Tensor, z: Tensor, w: Rows) -> DiagonalGaussian:
+    def q_s_w(self, s_x: Tensor, z: Tensor, w: EncodedTable) -> DiagonalGaussian:
         """(III) q(s_w | s_x, z, w)"""
         part = self.model.target_posterior
         pooled = part.pooled_token(_pool(part.pooling, s_x))
@@ -115,7 +117,7 @@ class ReferenceStep(nn.Module):
         return _gaussian(part.head.linear, hidden[:, -target.shape[1] :])
 
     @torch.no_grad()
-    def embed(self, w: Rows) -> DiagonalGaussian:
+    def embed(self, w: EncodedTable) -> DiagonalGaussian:
         """Appendix D.5: every feature is context, every latent at its mean.  # (B, D, d)"""
         everything = torch.arange(self.model.shape.features, device=w.num.device)
         s_x = self.q_s_x(w, everything.expand(len(w), -1)).mean
@@ -138,7 +140,7 @@ def draw_masks_plainly(
     return FeatureMasks(context, None, torch.stack(drawn, 1), None)
 
 
-def _tokens(part: FeatureTokenizer, w: Rows) -> Tensor:
+def _tokens(part: FeatureTokenizer, w: EncodedTable) -> Tensor:
     """Eq. (context-tokenization), feature by feature.  # (B, D, d)"""
     tokens = [
         w.num[:, j, None] * part.weight + part.bias[j] + part.kind[0] for j in range(part.numeric)
@@ -148,7 +150,7 @@ def _tokens(part: FeatureTokenizer, w: Rows) -> Tensor:
     return torch.stack([token + part.position[j] for j, token in enumerate(tokens)], 1)
 
 
-def _decode(part: Decoder, s: Tensor, index: Tensor, w: Rows) -> Tensor:
+def _decode(part: Decoder, s: Tensor, index: Tensor, w: EncodedTable) -> Tensor:
     """−log p(π_j | s_j), head by head, for the features j = index[row, t].  # (B, M)"""
     heads, noise = part.heads, part.log_var.exp()
     states = {f: (g, i) for g in heads.groups for i, f in enumerate(g.features.tolist())}

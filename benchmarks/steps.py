@@ -33,9 +33,10 @@ from varjepa.environment import describe_environment
 from varjepa.errors import InputError
 from varjepa.models.inference import embed_in_blocks
 from varjepa.models.masking import MaskSettings, draw_mask_sizes
-from varjepa.models.table_rows import Rows, TableShape, split_rows, take_rows
+from varjepa.models.table_rows import TableShape
 from varjepa.models.var_t_jepa import VarTJepa, VarTJepaSettings, draw_latent_noise
 from varjepa.nn.kernels.tf32 import tf32_products
+from varjepa.tables.encoded import EncodedTable
 from varjepa.training.cuda_graphs import make_stepper
 from varjepa.training.losses import VarTJepaLoss
 from varjepa.training.settings import TrainingSettings
@@ -120,7 +121,7 @@ class Task:
 
     shape: BenchShape
     model: VarTJepa
-    rows: Rows  # one batch
+    rows: EncodedTable  # one batch
     masks: MaskSettings
     """shares and K; a range of one size where sizes are not to vary"""
     seed: int
@@ -146,7 +147,7 @@ def random_task(shape: BenchShape, device: str = "cpu", seed: int = 0) -> Task:
     num = torch.rand(count, shape.table.numeric, generator=generator)
     levels = shape.table.levels
     cat = [torch.randint(1, n, (count,), generator=generator) for n in levels]
-    rows = Rows(
+    rows = EncodedTable(
         num.to(device),
         (torch.stack(cat, 1) if cat else torch.empty(count, 0, dtype=torch.long)).to(device),
         None,
@@ -265,7 +266,7 @@ def trainer_step(task: Task) -> Iterator[StepFunction]:
         anneal_epochs=(0, 0, 0),
     )
     objective = VarTJepaLoss(task.model, ElboWeights())
-    with make_stepper(objective, take_rows(task.rows, many), settings, task.seed) as stepper:
+    with make_stepper(objective, task.rows.take(many), settings, task.seed) as stepper:
         stepper.begin_epoch()
 
         def step() -> None:
@@ -370,12 +371,12 @@ def _race_embeddings(task: Task, repeats: int, device: str) -> tuple[float, floa
     wanted = (1 << 16 if device == "cpu" else 1 << 20) // task.model.shape.features
     batches = max(1, min(wanted, 1 << 16) // len(task.rows))
     many = torch.arange(batches * len(task.rows), device=task.rows.num.device)
-    rows = take_rows(task.rows, many % len(task.rows))
+    rows = task.rows.take(many % len(task.rows))
     model = task.model.eval()
     plain = ReferenceStep(model).eval()  # which lets torch take its own fast path
 
     def embed_plainly() -> None:
-        for part in split_rows(rows, len(task.rows)):
+        for part in rows.split(len(task.rows)):
             discard(plain.embed(part))
 
     reference_s, ours_s = race(

@@ -38,8 +38,8 @@ from varjepa.evaluate.splits import Dataset, Split
 from varjepa.files import make_folder, read_json, replacing, write_json
 from varjepa.metrics.collapse import diagnose_collapse
 from varjepa.models.inference import KINDS, MEASURES, score_rows
-from varjepa.models.table_rows import Rows, take_rows
 from varjepa.models.var_t_jepa import VarTJepa
+from varjepa.tables.encoded import EncodedTable
 from varjepa.training.checkpoints import remove_checkpoints
 from varjepa.training.processes import ALONE
 from varjepa.training.row_source import RowsInMemory
@@ -93,9 +93,9 @@ def fit_on_all_rows(
         settings = replace(settings, anneal_epochs=spec.anneal_epochs)
     known, held_out = (torch.as_tensor(part) for part in (split.train, split.validation))
     selection = FilteredProbe(
-        take_rows(rows, known.to(device)),
+        rows.take(known.to(device)),
         torch.as_tensor(labels[split.train], device=device),
-        take_rows(rows, held_out.to(device)),
+        rows.take(held_out.to(device)),
         torch.as_tensor(labels[split.validation], device=device),
         classes,
         spec.probe,
@@ -269,7 +269,7 @@ def embed_table(estimator: TableEstimator, table: pa.Table) -> Tensor:
 def score_table(estimator: VarTJEPA, table: pa.Table) -> dict[str, Floats]:
     """Every score of ``RANKING`` of every row, all in one pass."""
 
-    def score(model: VarTJepa, rows: Rows) -> Tensor:
+    def score(model: VarTJepa, rows: EncodedTable) -> Tensor:
         found = score_rows(model, rows, KINDS, estimator.seed_)
         return torch.stack([found[kind].per_row(aggregate) for kind, aggregate in RANKING], 1)
 

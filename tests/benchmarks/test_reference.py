@@ -17,8 +17,9 @@ import torch
 from benchmarks.reference import ReferenceStep, draw_masks_plainly
 from varjepa.models.inference import embed_in_blocks
 from varjepa.models.masking import draw_masks
-from varjepa.models.table_rows import Rows, TableShape
+from varjepa.models.table_rows import TableShape
 from varjepa.models.var_t_jepa import VarTJepa, VarTJepaSettings, draw_latent_noise
+from varjepa.tables.encoded import EncodedTable
 from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise
 
@@ -26,7 +27,7 @@ VIEWS, ROWS, SIZES = 3, 64, (2, 3)
 MIXED = TableShape(3, (4, 12, 3))
 
 
-def build(shape: TableShape, cls_in_context: bool = True) -> tuple[VarTJepa, Rows]:
+def build(shape: TableShape, cls_in_context: bool = True) -> tuple[VarTJepa, EncodedTable]:
     torch.manual_seed(0)
     settings = VarTJepaSettings(
         d=64, depth=2, heads=4, ff=96, predictor_width=16, predictor_depth=2, predictor_ff=64,
@@ -37,7 +38,7 @@ def build(shape: TableShape, cls_in_context: bool = True) -> tuple[VarTJepa, Row
     cat = torch.empty(ROWS, 0, dtype=torch.long)
     if shape.levels:
         cat = torch.stack([torch.randint(1, n, (ROWS,), generator=g) for n in shape.levels], 1)
-    return VarTJepa(shape, settings), Rows(num, cat, None)
+    return VarTJepa(shape, settings), EncodedTable(num, cat, None)
 
 
 def gradients(model: VarTJepa, terms: ElboTerms) -> dict[str, torch.Tensor]:

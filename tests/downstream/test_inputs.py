@@ -84,7 +84,7 @@ def test_from_an_encoded_table() -> None:
     raw = RawFeatures.from_table(table)
     np.testing.assert_array_equal(raw.numeric, [[0.5], [np.nan]])
     np.testing.assert_array_equal(raw.categorical, [[2], [0]])
-    assert table.x_num[1, 0] == 0.0  # the table itself is left alone
+    assert table.num[1, 0] == 0.0  # the table itself is left alone
 
 
 @pytest.mark.parametrize("name", sorted(PREDICTORS))

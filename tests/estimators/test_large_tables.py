@@ -41,7 +41,7 @@ def test_the_rows_drawn(
     held_out = int(share * ROWS)
     assert len(drawn.held_out) == held_out
     assert len(drawn.encoded) == min(ROWS, held_out + probe)
-    numbers = np.rint(drawn.encoded.x_num[:, 0].numpy() * (ROWS - 1)).astype(int)
+    numbers = np.rint(drawn.encoded.num[:, 0].numpy() * (ROWS - 1)).astype(int)
     assert len(np.unique(numbers)) == len(numbers)
     assert drawn.labels is not None
     assert drawn.labels.tolist() == [f"label {n}" for n in numbers]

@@ -28,8 +28,9 @@ from varjepa.estimators import TJEPA, VarTJEPA
 from varjepa.metrics.collapse import diagnose_collapse
 from varjepa.model_folder import ModelFileError
 from varjepa.models.t_jepa import TJepa, TJepaSettings, embed_points
-from varjepa.models.table_rows import Rows, TableShape
+from varjepa.models.table_rows import TableShape
 from varjepa.randomness import seeded_weights
+from varjepa.tables.encoded import EncodedTable
 from varjepa.training.loop import train
 from varjepa.training.losses import TJepaLoss
 from varjepa.training.selection import HeldOutLoss, Selection
@@ -185,9 +186,9 @@ def objective(seed: int = 0, momentum: tuple[float, float] = (0.996, 1.0)) -> TJ
         return TJepaLoss(TJepa(SHAPE, settings))
 
 
-def unrelated(n: int = 256) -> Rows:
+def unrelated(n: int = 256) -> EncodedTable:
     num = torch.rand(n, 4, generator=torch.Generator().manual_seed(0))
-    return Rows(num, torch.empty(n, 0, dtype=torch.long), None)
+    return EncodedTable(num, torch.empty(n, 0, dtype=torch.long), None)
 
 
 def test_a_planted_collapse_rings_and_is_diagnosed() -> None:

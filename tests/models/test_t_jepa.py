@@ -22,8 +22,9 @@ import torch
 
 from varjepa.models.masking import FeatureMasks, draw_masks
 from varjepa.models.t_jepa import TJepa, TJepaSettings, embed_points, embed_points_in_blocks
-from varjepa.models.table_rows import Rows, TableShape, take_rows
+from varjepa.models.table_rows import TableShape
 from varjepa.randomness import seeded_weights
+from varjepa.tables.encoded import EncodedTable
 from varjepa.training.losses import TJepaLoss
 
 SMALL = TJepaSettings(
@@ -38,21 +39,21 @@ def build(shape: TableShape = SHAPE, settings: TJepaSettings = SMALL) -> TJepa:
         return TJepa(shape, settings)
 
 
-def some_rows(n: int = 12, shape: TableShape = SHAPE, holes: bool = False) -> Rows:
+def some_rows(n: int = 12, shape: TableShape = SHAPE, holes: bool = False) -> EncodedTable:
     g = torch.Generator().manual_seed(1)
     num = torch.rand(n, shape.numeric, generator=g)
     columns = [torch.randint(1, levels, (n, 1), generator=g) for levels in shape.levels]
     cat = torch.cat([*columns, torch.empty(n, 0, dtype=torch.long)], dim=1)
     observed = torch.rand(n, shape.features, generator=g) > 0.4 if holes else None
-    return Rows(num, cat, observed)
+    return EncodedTable(num, cat, observed)
 
 
-def draw(rows: Rows, bucket: tuple[int, int] | None = None) -> FeatureMasks:
+def draw(rows: EncodedTable, bucket: tuple[int, int] | None = None) -> FeatureMasks:
     g = torch.Generator().manual_seed(2)
     return draw_masks(len(rows), SHAPE.features, rows.observed, (2, 3), 2, g, bucket)
 
 
-def loss_of(model: TJepa, rows: Rows, masks: FeatureMasks) -> torch.Tensor:
+def loss_of(model: TJepa, rows: EncodedTable, masks: FeatureMasks) -> torch.Tensor:
     return model.distance(model(rows, masks), embed_points(model, rows), masks)
 
 
@@ -80,7 +81,7 @@ def test_the_predictor_never_sees_the_targets() -> None:
     model, rows = build(), some_rows()
     masks = draw(rows)
     hidden = torch.ones(12, 6, dtype=torch.bool).scatter(1, masks.context, False)
-    other = Rows(
+    other = EncodedTable(
         torch.where(hidden[:, :3], 1 - rows.num, rows.num),
         torch.where(hidden[:, 3:], 1 + rows.cat % 2, rows.cat),
         None,
@@ -155,7 +156,7 @@ def test_what_a_missing_cell_stores_changes_nothing() -> None:
     rows.observed[3] = False
     masks = draw(rows)
     hole = ~rows.observed
-    other = Rows(
+    other = EncodedTable(
         torch.where(hole[:, :3], 7.0, rows.num),
         torch.where(hole[:, 3:], 0, rows.cat),
         rows.observed,
@@ -177,7 +178,7 @@ def test_embeddings_are_the_target_encoders_row_by_row() -> None:
     model, rows = build(), some_rows(300)
     whole = embed_points_in_blocks(model, rows)
     assert whole.shape == (300, 6, 8)
-    assert torch.equal(whole[17:18], embed_points_in_blocks(model, take_rows(rows, slice(17, 18))))
+    assert torch.equal(whole[17:18], embed_points_in_blocks(model, rows.take(slice(17, 18))))
     with torch.no_grad():
         for parameter in model.context_encoder.parameters():
             parameter.zero_()

@@ -18,9 +18,10 @@ from torch import nn
 
 from varjepa.models.inference import embed_in_blocks
 from varjepa.models.masking import FeatureMasks, draw_masks
-from varjepa.models.table_rows import Rows, TableShape, take_rows
+from varjepa.models.table_rows import TableShape
 from varjepa.models.var_t_jepa import VarTJepa, VarTJepaSettings, draw_latent_noise
 from varjepa.randomness import seeded_weights
+from varjepa.tables.encoded import EncodedTable
 from varjepa.variational.elbo import ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise
 
@@ -36,17 +37,17 @@ def build(shape: TableShape = SHAPE, settings: VarTJepaSettings = SMALL) -> VarT
         return VarTJepa(shape, settings)
 
 
-def some_rows(n: int = 12, shape: TableShape = SHAPE, holes: bool = False) -> Rows:
+def some_rows(n: int = 12, shape: TableShape = SHAPE, holes: bool = False) -> EncodedTable:
     g = torch.Generator().manual_seed(1)
     num = torch.rand(n, shape.numeric, generator=g)
     columns = [torch.randint(1, levels, (n, 1), generator=g) for levels in shape.levels]
     cat = torch.cat([*columns, torch.empty(n, 0, dtype=torch.long)], dim=1)
     observed = torch.rand(n, shape.features, generator=g) > 0.4 if holes else None
-    return Rows(num, cat, observed)
+    return EncodedTable(num, cat, observed)
 
 
 def draw(
-    model: VarTJepa, rows: Rows, sizes: tuple[int, int] = (2, 3)
+    model: VarTJepa, rows: EncodedTable, sizes: tuple[int, int] = (2, 3)
 ) -> tuple[FeatureMasks, LatentNoise]:
     g = torch.Generator().manual_seed(2)
     masks = draw_masks(len(rows), model.shape.features, rows.observed, sizes, 2, g)
@@ -96,7 +97,7 @@ def test_the_predictor_never_sees_the_target() -> None:
     masks, noise = draw(model, rows)
     walk = model(rows, masks, noise)
     hidden = torch.ones(12, 6, dtype=torch.bool).scatter(1, masks.context, False)
-    changed = Rows(
+    changed = EncodedTable(
         torch.where(hidden[:, :3], rows.num + 7.0, rows.num),
         torch.where(hidden[:, 3:], 1 + rows.cat % 2, rows.cat),
         None,
@@ -112,7 +113,7 @@ def test_the_predictor_never_sees_the_target() -> None:
 @pytest.mark.parametrize("holes", [False, True])
 def test_terms_equal_loops(holes: bool) -> None:
     model, rows = build().double(), some_rows(holes=holes)
-    rows = Rows(rows.num.double(), rows.cat, rows.observed)
+    rows = EncodedTable(rows.num.double(), rows.cat, rows.observed)
     masks, noise = draw(model, rows)
     noise = LatentNoise(noise.s_x.double(), noise.z.double(), noise.s_y.double())
     walk = model(rows, masks, noise)
@@ -161,7 +162,7 @@ def test_values_of_missing_cells_do_not_matter() -> None:
     model, rows = build(), some_rows(holes=True)
     assert rows.observed is not None
     rows.observed[0] = False
-    other = Rows(
+    other = EncodedTable(
         torch.where(rows.observed[:, :3], rows.num, 1e6),
         torch.where(rows.observed[:, 3:], rows.cat, 0),
         rows.observed,
@@ -187,7 +188,7 @@ def test_columns_permute_with_their_parameters() -> None:
     permuted = build(shape)
     permuted.load_state_dict(state)
     plain = embed_in_blocks(model, rows).mean[:, order]
-    moved = embed_in_blocks(permuted, Rows(rows.num[:, order], rows.cat, None)).mean
+    moved = embed_in_blocks(permuted, EncodedTable(rows.num[:, order], rows.cat, None)).mean
     torch.testing.assert_close(moved, plain, rtol=1e-4, atol=1e-5)
 
 
@@ -196,10 +197,10 @@ def test_embeddings_do_not_depend_on_the_batch(holes: bool) -> None:
     model, rows = build(), some_rows(700, holes=holes)
     together = embed_in_blocks(model, rows)
     order = torch.randperm(700, generator=torch.Generator().manual_seed(3))
-    shuffled = embed_in_blocks(model, take_rows(rows, order))
+    shuffled = embed_in_blocks(model, rows.take(order))
     assert torch.equal(shuffled.mean, together.mean[order])
     assert torch.equal(shuffled.log_var, together.log_var[order])
-    alone = embed_in_blocks(model, take_rows(rows, slice(5, 6)))
+    alone = embed_in_blocks(model, rows.take(slice(5, 6)))
     assert torch.equal(alone.mean[0], together.mean[5])
 
 

@@ -79,8 +79,8 @@ def test_the_probe_sees_exactly_the_training_and_validation_rows(
         assert probe.train_labels.tolist() == labels[SPLIT.train].tolist()
         assert probe.validation_labels.tolist() == labels[SPLIT.validation].tolist()
         encoded = estimator.codec_.encode(table)
-        assert torch.equal(probe.validation.num, encoded.x_num[SPLIT.validation])
-        assert torch.equal(probe.train.num, encoded.x_num[SPLIT.train])
+        assert torch.equal(probe.validation.num, encoded.num[SPLIT.validation])
+        assert torch.equal(probe.train.num, encoded.num[SPLIT.train])
         assert probe.discard == discard
         assert probe.ranked_by == ("posterior", "q90")  # as the paper ranks rows of SIM
 
@@ -89,7 +89,7 @@ def test_features_of_test_rows_are_learned_from() -> None:
     table, labels = small_table()
     estimator = fitted(labels)
     row = int(SPLIT.test[0])
-    assert estimator.codec_.encode(table.slice(row, 1)).observed.all()
+    assert estimator.codec_.encode(table.slice(row, 1)).observed is None
     assert "only in a test row" in estimator.codec_.categorical[0].levels.texts.to_pylist()
 
 

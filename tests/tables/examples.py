@@ -101,10 +101,9 @@ FORMS = (
 
 def assert_same(one: EncodedTable, other: EncodedTable) -> None:
     """Every tensor equal, bit for bit."""
-    for name in ("x_num", "x_cat", "observed"):
-        first, second = getattr(one, name), getattr(other, name)
-        assert first.dtype == second.dtype, name
-        assert torch.equal(first, second), name
+    for first, second in zip(one.tensors, other.tensors, strict=True):
+        assert first.dtype == second.dtype
+        assert torch.equal(first, second)
 
 
 def numbers(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.float64]]:

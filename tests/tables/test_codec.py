@@ -25,7 +25,7 @@ import torch
 
 from tests.tables.examples import FORMS, arrow_table, assert_same, source
 from varjepa.errors import InputError
-from varjepa.tables import SCALINGS, EncodedTable, Scaling, TableCodec, UnitTable
+from varjepa.tables import SCALINGS, EncodedTable, Scaling, TableCodec
 
 
 def test_features_and_their_order() -> None:
@@ -44,14 +44,15 @@ def test_features_and_their_order() -> None:
 
 def test_values_of_an_encoded_table() -> None:
     encoded = TableCodec.fit(arrow_table()).encode(arrow_table())
-    assert encoded.x_num.dtype == torch.float32
-    assert encoded.x_cat.dtype == torch.int64
+    assert encoded.num.dtype == torch.float32
+    assert encoded.cat.dtype == torch.int64
+    assert encoded.observed is not None
     assert encoded.observed.dtype == torch.bool
     age = [9 / 23, 1.0, 0.0, 0.0, 9 / 23]
-    torch.testing.assert_close(encoded.x_num[:, 0], torch.tensor(age))
+    torch.testing.assert_close(encoded.num[:, 0], torch.tensor(age))
     assert encoded.observed[:, 0].tolist() == [True, True, False, True, True]
-    assert encoded.x_cat[:, 0].tolist() == [3, 2, 3, 0, 1]  # Bäle < Rom < Ulm
-    assert encoded.x_cat[:, 1].tolist() == [2, 1, 0, 2, 2]  # false < true
+    assert encoded.cat[:, 0].tolist() == [3, 2, 3, 0, 1]  # Bäle < Rom < Ulm
+    assert encoded.cat[:, 1].tolist() == [2, 1, 0, 2, 2]  # false < true
     assert encoded.observed[2].tolist() == [False, True, *[False] * 4, True, False]
 
 
@@ -61,8 +62,8 @@ def test_calendar_parts() -> None:
     month = (np.array([2, 12, 6]) - 2) / 10
     weekday = (np.array([3, 2, 0])) / 3  # Thursday, Wednesday, Monday
     hour = np.array([4, 23, 0]) / 23
-    np.testing.assert_allclose(unit.x_num[:, 1:], np.stack([month, weekday, hour], 1))
-    assert unit.x_num[:, 0].argsort().tolist() == [1, 2, 0]
+    np.testing.assert_allclose(unit.num[:, 1:], np.stack([month, weekday, hour], 1))
+    assert unit.num[:, 0].argsort().tolist() == [1, 2, 0]
 
 
 def test_calendar_parts_that_do_not_vary_are_left_out() -> None:
@@ -128,8 +129,8 @@ def test_tiny_constant_and_empty_columns(data: list[Any], scaling: Scaling) -> N
     table = pa.table({"c": data})
     codec = TableCodec.fit(table, scaling=scaling)
     encoded = codec.encode(table)
-    assert torch.isfinite(encoded.x_num).all()
-    assert codec.decode(encoded.x_num, encoded.x_cat, encoded.observed).equals(table)
+    assert torch.isfinite(encoded.num).all()
+    assert codec.decode(encoded.num, encoded.cat, encoded.observed).equals(table)
 
 
 def test_all_missing_text_is_kept() -> None:
@@ -142,8 +143,8 @@ def test_all_missing_text_is_kept() -> None:
 def test_no_rows_can_be_encoded() -> None:
     codec = TableCodec.fit(arrow_table())
     encoded = codec.encode(arrow_table().slice(0, 0))
-    assert (len(encoded), encoded.x_num.shape[1], encoded.x_cat.shape[1]) == (0, 6, 2)
-    assert codec.decode(encoded.x_num, encoded.x_cat).num_rows == 0
+    assert (len(encoded), encoded.num.shape[1], encoded.cat.shape[1]) == (0, 6, 2)
+    assert codec.decode(encoded.num, encoded.cat).num_rows == 0
 
 
 def test_marginals() -> None:
@@ -162,7 +163,7 @@ def test_max_levels_keeps_the_most_frequent() -> None:
     codec = TableCodec.fit(table, max_levels=2)
     assert codec.categorical[0].levels.texts.to_pylist() == ["a", "d"]
     with pytest.warns(UserWarning, match=r"not seen .* 'c' \(3\)"):
-        assert codec.encode(table).x_cat[:, 0].tolist() == [2, 0, 0, 1, 0, 1, 2, 2]
+        assert codec.encode(table).cat[:, 0].tolist() == [2, 0, 0, 1, 0, 1, 2, 2]
     with pytest.raises(InputError, match="max_levels must be at least 1"):
         TableCodec.fit(table, max_levels=0)
 
@@ -171,11 +172,23 @@ def test_rows_and_devices() -> None:
     encoded = TableCodec.fit(arrow_table()).encode(arrow_table())
     mask = torch.tensor([False, True, False, False, True])
     for index in (torch.tensor([1, 4]), mask, [1, 4], slice(1, 5, 3)):
-        part = encoded.rows(index)
+        part = encoded.take(index)
         assert len(part) == 2
-        assert torch.equal(part.x_cat, encoded.x_cat[[1, 4]])
+        assert torch.equal(part.cat, encoded.cat[[1, 4]])
         assert torch.equal(part.observed, encoded.observed[[1, 4]])
-    assert encoded.to("meta").x_num.device.type == "meta"
+    assert encoded.to("meta").num.device.type == "meta"
+
+
+def test_a_table_without_missing_cells_has_no_mask() -> None:
+    codec = TableCodec.fit(arrow_table())
+    complete = arrow_table().slice(0, 1)
+    assert codec.encode(complete).observed is None
+    assert codec.to_unit(complete).observed is None
+    room = codec.empty(6, has_missing=True)
+    room.write(0, codec.to_unit(arrow_table()))
+    room.write(5, codec.to_unit(complete))
+    assert_same(room.take(slice(0, 5)), codec.encode(arrow_table()))
+    assert_same(room.take(slice(5, 6)).drop_full_mask(), codec.encode(complete))
 
 
 def test_colliding_names_are_refused() -> None:
@@ -190,4 +203,3 @@ def test_codecs_are_immutable_equal_and_picklable() -> None:
         codec.scaling = "standard"  # type: ignore[misc]
     assert TableCodec.fit(arrow_table()) == codec != TableCodec.fit(arrow_table().slice(1))
     assert pickle.loads(pickle.dumps(codec)) == codec
-    assert isinstance(codec.to_unit(arrow_table()), UnitTable)

@@ -30,7 +30,7 @@ def test_number_types_may_change(fitted: str, given: str) -> None:
     training = pa.table({"n": pa.array([0, 7, 10, None]).cast(pa.type_for_alias(fitted))})
     later = pa.table({"n": pa.array([3, None, 10]).cast(pa.type_for_alias(given))})
     unit = TableCodec.fit(training).to_unit(later)
-    assert unit.x_num[:, 0].tolist() == [0.3, 0.0, 1.0]
+    assert unit.num[:, 0].tolist() == [0.3, 0.0, 1.0]
     assert unit.observed[:, 0].tolist() == [True, False, True]
 
 
@@ -45,19 +45,19 @@ def test_number_types_may_change(fitted: str, given: str) -> None:
 )
 def test_other_numbers(later: pa.Array) -> None:
     unit = TableCodec.fit(pa.table({"n": [0, 10]})).to_unit(pa.table({"n": later}))
-    assert unit.x_num[:, 0].tolist() == [0.3, 0.0]
+    assert unit.num[:, 0].tolist() == [0.3, 0.0]
     assert unit.observed[:, 0].tolist() == [True, False]
 
 
 def test_booleans_given_for_numbers() -> None:
     unit = TableCodec.fit(pa.table({"n": [0, 2]})).to_unit(pa.table({"n": [True, False]}))
-    assert unit.x_num[:, 0].tolist() == [0.5, 0.0]
+    assert unit.num[:, 0].tolist() == [0.5, 0.0]
 
 
 def test_durations_are_seconds() -> None:
     codec = TableCodec.fit(pa.table({"s": pa.array([0, 10_000], pa.duration("ms"))}))
     for later in (pa.array([5], pa.duration("s")), pa.array([5.0]), pa.array([5])):
-        assert codec.to_unit(pa.table({"s": later})).x_num.tolist() == [[0.5]]
+        assert codec.to_unit(pa.table({"s": later})).num.tolist() == [[0.5]]
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,14 @@ def test_durations_are_seconds() -> None:
 def test_date_units_may_change(later: pa.Array, unit: str) -> None:
     days = pa.array([dt.date(2020, 1, 1), dt.date(2020, 1, 11)]).cast(pa.type_for_alias(unit))
     encoded = TableCodec.fit(pa.table({"d": days})).to_unit(pa.table({"d": later}))
-    assert encoded.x_num[0, 0] == 0.5
+    assert encoded.num[0, 0] == 0.5
 
 
 def test_dates_beyond_nanoseconds() -> None:
     days = pa.array([dt.date(2020, 1, 1), dt.date(2020, 1, 11)]).cast(pa.timestamp("ns"))
     far = pa.array([dt.datetime(9999, 1, 1), dt.datetime(1, 1, 1)], pa.timestamp("us"))
     encoded = TableCodec.fit(pa.table({"d": days})).to_unit(pa.table({"d": far}))
-    assert encoded.x_num[:, 0].tolist() == [2.0, -1.0]
+    assert encoded.num[:, 0].tolist() == [2.0, -1.0]
 
 
 @pytest.mark.parametrize(
@@ -110,18 +110,18 @@ def test_categories_match_by_canonical_text(
     fitted: pa.Array, override: Kind | None, later: pa.Array
 ) -> None:
     codec = TableCodec.fit(pa.table({"c": fitted}), {"c": override} if override else None)
-    assert codec.encode(pa.table({"c": later})).x_cat[:, 0].tolist() == [2, 1, 0]
+    assert codec.encode(pa.table({"c": later})).cat[:, 0].tolist() == [2, 1, 0]
 
 
 def test_number_text_matches_numeric_levels() -> None:
     codec = TableCodec.fit(pa.table({"c": [1, 20]}), {"c": "categorical"})
     later = pa.table({"c": [" 1.0", "20", "20.00"]})
-    assert codec.encode(later).x_cat[:, 0].tolist() == [1, 2, 2]
+    assert codec.encode(later).cat[:, 0].tolist() == [1, 2, 2]
 
 
 def test_text_levels_are_not_merged() -> None:
     codec = TableCodec.fit(pa.table({"c": ["1", "1.0", "x"]}))
-    assert codec.encode(pa.table({"c": ["1.0", "1", "x"]})).x_cat[:, 0].tolist() == [2, 1, 3]
+    assert codec.encode(pa.table({"c": ["1.0", "1", "x"]})).cat[:, 0].tolist() == [2, 1, 3]
 
 
 @pytest.mark.parametrize(
@@ -138,13 +138,13 @@ def test_booleans_match_their_spellings(later: list[Any]) -> None:
     codec = TableCodec.fit(pa.table({"b": [True, False]}))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the empty text is not a spelling of anything
-        assert codec.encode(pa.table({"b": later})).x_cat[:, 0].tolist() == [2, 1, 0]
+        assert codec.encode(pa.table({"b": later})).cat[:, 0].tolist() == [2, 1, 0]
 
 
 @pytest.mark.parametrize(("no", "yes"), [("False", "True"), ("false", "true"), ("FALSE", "TRUE")])
 def test_booleans_given_for_text(no: str, yes: str) -> None:
     codec = TableCodec.fit(pa.table({"b": [yes, no, "perhaps"]}))
-    codes = codec.encode(pa.table({"b": [True, False, None]})).x_cat[:, 0].tolist()
+    codes = codec.encode(pa.table({"b": [True, False, None]})).cat[:, 0].tolist()
     assert [codec.categorical[0].levels.texts[code - 1].as_py() for code in codes[:2]] == [yes, no]
     assert codes[2] == 0
 
@@ -195,7 +195,7 @@ def test_one_warning_for_all_unknown_levels() -> None:
     ]
     with pytest.warns(UserWarning, match="not seen"):
         encoded = codec.encode(later)
-    assert encoded.x_cat[:, 0].tolist() == [1, 0, 0]
+    assert encoded.cat[:, 0].tolist() == [1, 0, 0]
     assert encoded.observed[:, 0].tolist() == [True, False, False]
     assert warned(codec, later.slice(0, 1)) == []
 
@@ -208,7 +208,7 @@ def test_one_warning_for_all_infinite_numbers() -> None:
     assert warned(codec, later) == ["treated as missing: infinite values, in 'm' (2), 'n' (1)"]
     with pytest.warns(UserWarning, match="infinite"):
         unit = codec.to_unit(later)
-    assert unit.x_num[:, :2].tolist() == [[0.0, 0.0], [0.0, 0.25], [0.25, 0.0]]
+    assert unit.num[:, :2].tolist() == [[0.0, 0.0], [0.0, 0.25], [0.25, 0.0]]
     assert unit.observed[:, 0].tolist() == [False, False, True]
     with pytest.warns(UserWarning, match=r"infinite values, in 'm' \(2\), 'n' \(1\)$"):
         refitted = TableCodec.fit(later)

@@ -74,7 +74,7 @@ def fitted(
 
 @pytest.mark.parametrize("scaling", SCALINGS)
 @pytest.mark.parametrize("places", [(), (1,), (200, 200, 399), tuple(range(37, ROWS, 37))])
-@pytest.mark.parametrize("room", [None, MemoryLimits()])
+@pytest.mark.parametrize("limits", [None, MemoryLimits()])
 def test_the_codec_of_the_whole_table(
     scaling: Scaling, places: tuple[int, ...], limits: MemoryLimits | None
 ) -> None:
@@ -124,7 +124,7 @@ def test_dates_that_no_type_reads_together() -> None:
             fitted(table, blocks, overrides={"c": "datetime"})
 
 
-def test_more_levels_than_there_is_room_for() -> None:
+def test_more_levels_than_the_limits_allow() -> None:
     """Frequent levels among a hundred times as many rare ones than are held."""
     rng = np.random.default_rng(0)
     rows, frequent = 60_000, 40
@@ -160,7 +160,7 @@ def test_a_category_of_nothing_but_rare_levels_stays_bounded() -> None:
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)
-def test_quantiles_beyond_the_room_are_those_of_a_sample(scaling: Scaling) -> None:
+def test_quantiles_beyond_the_limits_are_those_of_a_sample(scaling: Scaling) -> None:
     rng = np.random.default_rng(0)
     rows = 50_000
     table = pa.table({"a": rng.exponential(size=rows), "b": rng.integers(0, 2**40, rows)})

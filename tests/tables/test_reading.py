@@ -263,7 +263,7 @@ sys.meta_path.insert(0, Blocker())
 import numpy
 from varjepa.tables import TableCodec
 objects = numpy.array([[1, "a", None], [2, "b", 1.5], [3, "b", 2.5]], dtype=object)
-print(TableCodec.fit(objects).encode(objects).x_num.tolist())
+print(TableCodec.fit(objects).encode(objects).num.tolist())
 """
 
 

@@ -87,7 +87,7 @@ def test_any_table_survives(table: pa.Table, scaling: Scaling) -> None:
     codec = TableCodec.fit(table, scaling=scaling)
     exact = codec.from_unit(codec.to_unit(table))
     encoded = codec.encode(table)
-    rounded = codec.decode(encoded.x_num, encoded.x_cat, encoded.observed)
+    rounded = codec.decode(encoded.num, encoded.cat, encoded.observed)
     for decoded in (exact, rounded):
         assert decoded.schema.equals(table.schema)
     for name in table.column_names:
@@ -135,8 +135,8 @@ def test_extreme_codecs_survive_json(scaling: Scaling) -> None:
     codec = TableCodec.fit(EXTREMES, scaling=scaling)
     again = TableCodec.from_json(json.loads(json.dumps(codec.to_json(), allow_nan=False)))
     assert again == codec
-    assert again.to_unit(EXTREMES).x_num.tolist() == codec.to_unit(EXTREMES).x_num.tolist()
-    assert np.isfinite(codec.to_unit(EXTREMES).x_num).all()
+    assert again.to_unit(EXTREMES).num.tolist() == codec.to_unit(EXTREMES).num.tolist()
+    assert codec.to_unit(EXTREMES).num.isfinite().all()
 
 
 def described() -> dict[str, Any]:

@@ -26,10 +26,10 @@ def test_many_levels() -> None:
     codec = TableCodec.fit(table)
     encoded = codec.encode(table)
     again = TableCodec.from_json(json.loads(json.dumps(codec.to_json())))
-    decoded = again.decode(encoded.x_num, encoded.x_cat)
+    decoded = again.decode(encoded.num, encoded.cat)
     assert time.process_time() - start < 10
     assert codec.features[0].levels == levels
-    assert torch.equal(encoded.x_cat[:, 0].sort().values, torch.arange(1, levels + 1))
+    assert torch.equal(encoded.cat[:, 0].sort().values, torch.arange(1, levels + 1))
     assert decoded.equals(table)
 
 

@@ -69,7 +69,7 @@ def test_any_column_can_be_categorical(name: str) -> None:
     codec = TableCodec.fit(table, {name: "categorical"})
     assert codec.features[0].levels == len(TYPED[name].drop_null())
     encoded = codec.encode(table)
-    assert codec.decode(encoded.x_num, encoded.x_cat).equals(table)
+    assert codec.decode(encoded.num, encoded.cat).equals(table)
 
 
 def test_text_dates_come_back_as_text() -> None:

@@ -36,8 +36,8 @@ from varjepa import VarTJEPA
 from varjepa.errors import InputError
 from varjepa.estimators import TJEPA
 from varjepa.models.t_jepa import TJepa, TJepaSettings
-from varjepa.models.table_rows import Rows
 from varjepa.randomness import seeded_weights
+from varjepa.tables.encoded import EncodedTable
 from varjepa.training.checkpoints import (
     Checkpoints,
     DeferredSignals,
@@ -79,7 +79,7 @@ def run(
     resume: bool = True,
     selection: Any = None,
     settings: TrainingSettings = SHORT,
-    rows: Rows = ROWS,
+    rows: EncodedTable = ROWS,
 ) -> TrainingResult:
     def on_step(step: int, total: int) -> None:
         if step == stop_at:
@@ -139,7 +139,7 @@ def test_a_stop_at_any_step_changes_nothing(
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_recorded_steps_go_on_too(tmp_path: Path) -> None:
-    rows = Rows(ROWS.num.cuda(), ROWS.cat.cuda(), None)
+    rows = EncodedTable(ROWS.num.cuda(), ROWS.cat.cuda(), None)
 
     def make() -> Loss:
         objective = var_t_jepa()

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from tests.training.test_loop import SETTINGS, WEIGHTS, build, table
 from varjepa.models.masking import MaskSettings, draw_mask_sizes, draw_masks, largest_mask_sizes
-from varjepa.models.table_rows import Rows
 from varjepa.models.var_t_jepa import draw_latent_noise
+from varjepa.tables.encoded import EncodedTable
 from varjepa.training.cuda_graphs import CapturedStepper, PaddedStepper, bucket_for
 from varjepa.training.losses import VarTJepaLoss
 from varjepa.training.step import Stepper
@@ -28,9 +28,9 @@ from varjepa.variational.model import LatentNoise
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
-def some_holes(rows: Rows) -> Rows:
+def some_holes(rows: EncodedTable) -> EncodedTable:
     g = torch.Generator().manual_seed(4)
-    return Rows(rows.num, rows.cat, torch.rand(len(rows), 5, generator=g) > 0.3)
+    return EncodedTable(rows.num, rows.cat, torch.rand(len(rows), 5, generator=g) > 0.3)
 
 
 @pytest.mark.parametrize("holes", [False, True])
@@ -129,7 +129,7 @@ def test_a_recording_is_the_same_training() -> None:
     ends = []
     for kind in (PaddedStepper, CapturedStepper, CapturedStepper):
         rows = table(200)
-        rows = Rows(rows.num.cuda(), rows.cat.cuda(), None)
+        rows = EncodedTable(rows.num.cuda(), rows.cat.cuda(), None)
         stepper = kind(VarTJepaLoss(build().cuda(), WEIGHTS), rows, settings, 0)
         for _ in range(settings.epochs):
             stepper.begin_epoch()

@@ -19,7 +19,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from tests.training.test_loop import table
-from varjepa.models.table_rows import Rows
+from varjepa.tables.encoded import EncodedTable
 from varjepa.training.selection import FilteredProbe, LinearProbeSettings, fit_linear_probe
 
 
@@ -58,7 +58,7 @@ def test_rows_are_few_and_the_same_and_nan_is_said() -> None:
         broken = False
         model = None
 
-        def embed(self, part: Rows) -> Any:
+        def embed(self, part: EncodedTable) -> Any:
             seen.append(len(part))
             mean = part.num.unsqueeze(-1).expand(-1, -1, 2)
             return SimpleNamespace(mean=mean * (math.nan if self.broken else 1))

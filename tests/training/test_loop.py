@@ -21,9 +21,10 @@ from torch import Tensor
 from varjepa.errors import InputError
 from varjepa.models.inference import Measure, measure_rows
 from varjepa.models.masking import MaskSettings
-from varjepa.models.table_rows import Rows, TableShape
+from varjepa.models.table_rows import TableShape
 from varjepa.models.var_t_jepa import VarTJepa, VarTJepaSettings
 from varjepa.randomness import seeded_weights
+from varjepa.tables.encoded import EncodedTable
 from varjepa.training.collapse_alarm import inspect_latents
 from varjepa.training.loop import TrainingResult, train
 from varjepa.training.losses import Loss, VarTJepaLoss
@@ -49,12 +50,12 @@ SETTINGS = TrainingSettings(
 )
 
 
-def table(n: int = 256, seed: int = 0) -> Rows:
+def table(n: int = 256, seed: int = 0) -> EncodedTable:
     g = torch.Generator().manual_seed(seed)
     num = torch.rand(n, 3, generator=g)
     first = 1 + (num[:, 0] * 3).long().clamp_max(2)
     second = 1 + torch.randint(0, 2, (n,), generator=g)
-    return Rows(num, torch.stack([first, second], 1), None)
+    return EncodedTable(num, torch.stack([first, second], 1), None)
 
 
 def build(seed: int = 0) -> VarTJepa:
@@ -63,7 +64,7 @@ def build(seed: int = 0) -> VarTJepa:
 
 
 def run(
-    rows: Rows,
+    rows: EncodedTable,
     settings: TrainingSettings = SETTINGS,
     seed: int = 0,
     weights: ElboWeights = WEIGHTS,

@@ -26,7 +26,7 @@ from torch import Tensor
 from tests.training.test_checkpoints import t_jepa, var_t_jepa
 from tests.training.test_loop import SETTINGS, run, table
 from varjepa.models.masking import FeatureMasks
-from varjepa.models.table_rows import Rows
+from varjepa.tables.encoded import EncodedTable
 from varjepa.training.cuda_graphs import PaddedStepper
 from varjepa.training.loop import TrainingResult, train
 from varjepa.training.losses import Loss, StepLosses
@@ -54,11 +54,11 @@ class Poisoned:
         return getattr(self.inner, name)
 
     def losses(
-        self, w: Rows, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
+        self, w: EncodedTable, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
     ) -> StepLosses:
         if self.model.training and self.chance.random() < self.share:
             self.poisoned += 1
-            w = Rows(self.chance.choice(self.poisons)(w.num), w.cat, w.observed)
+            w = EncodedTable(self.chance.choice(self.poisons)(w.num), w.cat, w.observed)
         losses: StepLosses = self.inner.losses(w, masks, noise, ramps)
         return losses
 

@@ -47,9 +47,10 @@ from tests.training.test_loop import SETTINGS, SMALL, WEIGHTS, build, table
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.models.t_jepa import TJepa, TJepaSettings
-from varjepa.models.table_rows import Rows, TableShape, take_rows
+from varjepa.models.table_rows import TableShape
 from varjepa.nn.kernels.row_threads import keep_freed_memory
 from varjepa.randomness import seeded_weights
+from varjepa.tables.encoded import EncodedTable
 from varjepa.training.checkpoints import Checkpoints, checkpointing, leaders_checkpoint
 from varjepa.training.cuda_graphs import PaddedStepper, make_stepper
 from varjepa.training.loop import TrainingResult, check_collapse, train
@@ -140,9 +141,9 @@ def assert_same_within_rounding(one: dict[str, Any], other: dict[str, Any]) -> N
 # --- the same training
 
 
-def with_holes() -> Rows:
+def with_holes() -> EncodedTable:
     observed = torch.rand(129, 5, generator=torch.Generator().manual_seed(1)) > 0.2
-    return Rows(ROWS.num, ROWS.cat, observed)
+    return EncodedTable(ROWS.num, ROWS.cat, observed)
 
 
 def var_t_jepa() -> VarTJepaLoss:
@@ -164,7 +165,7 @@ def filtered_probe(team: Team) -> FilteredProbe:
 
 def train_all(team: Team, folder: Path) -> list[dict[str, Any]]:
     """Both models, both ways to look, complete rows and rows with holes."""
-    cases: list[tuple[Loss, Rows, Selection]] = [
+    cases: list[tuple[Loss, EncodedTable, Selection]] = [
         (var_t_jepa(), ROWS, HeldOutLoss(ROWS, SHORT.masks, 0, batch=64, team=team)),
         (var_t_jepa(), with_holes(), HeldOutLoss(with_holes(), SHORT.masks, 0, team=team)),
         (var_t_jepa(), ROWS, filtered_probe(team)),
@@ -215,7 +216,7 @@ def test_padded_steps_are_shared_too(tmp_path: Path) -> None:
 def look(team: Team, folder: Path) -> list[Any]:
     objective = var_t_jepa()
     tokens = team.over_rows(lambda rows: (objective.embed(rows).mean,), ROWS)[0]
-    few = team.over_rows(lambda rows: (rows.num,), take_rows(ROWS, slice(0, 1)))[0]
+    few = team.over_rows(lambda rows: (rows.num,), ROWS.take(slice(0, 1)))[0]
     return [
         hashlib.sha256(tokens.numpy().tobytes()).hexdigest(),
         few.tolist(),
@@ -249,7 +250,7 @@ def decide(team: Team, folder: Path) -> list[Any]:
     objective = var_t_jepa()
     settings = replace(SHORT, epochs=20, check_every=1, patience=3)
     result = train(objective, ROWS, settings, Opinion(team.rank), 0, team=team)
-    sick = take_rows(ROWS, torch.arange(len(ROWS)))
+    sick = ROWS.take(torch.arange(len(ROWS)))
     sick.num[[5, 100]] = math.nan
     settings = replace(SHORT, batch=129, max_bad_steps=3)
     try:
@@ -435,7 +436,7 @@ def adult_stepper(team: Team) -> Stepper:
     estimator = VarTJEPA()
     with seeded_weights(0):
         model = estimator._build(TableShape(6, tuple(n + 1 for n in LEVELS)))
-    rows = Rows(torch.rand(8192, 6, generator=g), cat, None)
+    rows = EncodedTable(torch.rand(8192, 6, generator=g), cat, None)
     settings = TrainingSettings(epochs=100, batch=512)
     return make_stepper(estimator._objective(model), rows, settings, 0, team)
 

@@ -22,7 +22,6 @@ import torch
 
 from tests.training.test_loop import SETTINGS, SMALL, WEIGHTS, build, table
 from varjepa.errors import InputError
-from varjepa.models.table_rows import Rows
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.randomness import seeded_weights
 from varjepa.tables import EncodedTable, TableCodec, read_table
@@ -53,9 +52,8 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> TableFiles:
     return TableFiles.find(tmp_path)
 
 
-def rows_of(encoded: EncodedTable) -> Rows:
-    complete = bool(encoded.observed.all())
-    return Rows(encoded.x_num, encoded.x_cat, None if complete else encoded.observed)
+def rows_of(encoded: EncodedTable) -> EncodedTable:
+    return encoded
 
 
 def windows(files: TableFiles, codec: TableCodec | None = None) -> WindowedRows:
@@ -77,8 +75,8 @@ def test_windows_hold_the_rows_they_name(files: TableFiles) -> None:
     for epoch in (0, 1, 2, 5, 1, 3, 4):
         source.begin_epoch(epoch)
         numbers = source.places(torch.arange(SIZE))
-        assert torch.equal(source.rows.num, expected.x_num[numbers])
-        assert torch.equal(source.rows.cat, expected.x_cat[numbers])
+        assert torch.equal(source.rows.num, expected.num[numbers])
+        assert torch.equal(source.rows.cat, expected.cat[numbers])
         assert (source.rows.observed is not None) == has_missing(codec, ROWS)
         if source.rows.observed is not None:
             assert torch.equal(source.rows.observed, expected.observed[numbers])

@@ -56,9 +56,10 @@ class RawFeatures:
     @classmethod
     def from_table(cls, table: EncodedTable) -> RawFeatures:
         """The columns of an encoded table; its unobserved cells are the missing ones."""
-        numeric = table.x_num.numpy().astype(np.float64)
-        numeric[~table.observed[:, : numeric.shape[1]].numpy()] = np.nan
-        return cls(numeric, table.x_cat.numpy())
+        numeric = table.num.numpy().astype(np.float64)
+        if table.observed is not None:
+            numeric[~table.observed[:, : numeric.shape[1]].numpy()] = np.nan
+        return cls(numeric, table.cat.numpy())
 
     def __len__(self) -> int:
         return len(self.numeric)

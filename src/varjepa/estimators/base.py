@@ -44,7 +44,7 @@ from varjepa.estimators.settings import (
     training_settings,
 )
 from varjepa.model_folder import open_model, save_model
-from varjepa.models.table_rows import Rows, TableShape, map_blocks
+from varjepa.models.table_rows import TableShape, map_blocks
 from varjepa.randomness import seeded_weights
 from varjepa.tables import EncodedTable, Scaling, TableCodec
 from varjepa.tables import Kind as ColumnKind
@@ -124,11 +124,11 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         """The model with its loss."""
         raise NotImplementedError
 
-    def _tokens(self, model: Any, rows: Rows) -> Tensor:
+    def _tokens(self, model: Any, rows: EncodedTable) -> Tensor:
         """What :meth:`transform` is made of: a vector per feature.  # (B, D, d)"""
         raise NotImplementedError
 
-    def _cls(self, model: Any, rows: Rows) -> Tensor:
+    def _cls(self, model: Any, rows: EncodedTable) -> Tensor:
         """The CLS tokens of whole rows.  # (B, N_CLS, d)"""
         raise NotImplementedError
 
@@ -186,7 +186,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
                     listeners.on_epoch, listeners.on_step, checkpoints, past,
                 )  # fmt: skip
 
-    def _begin(self, X: Any) -> tuple[TableCodec, Rows]:
+    def _begin(self, X: Any) -> tuple[TableCodec, EncodedTable]:
         """The table as tensors, with a codec fitted to it; this fit's seed."""
         check_parameters(self)
         table = to_arrow(self, X, reset=True)
@@ -198,7 +198,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
 
     def _begin_files(
         self, files: TableFiles, y: ArrayLike | None
-    ) -> tuple[TableCodec, Rows | None, ArrayLike | None]:
+    ) -> tuple[TableCodec, EncodedTable | None, ArrayLike | None]:
         """The same of a table in files, and its labels; rows None: too many to hold."""
         check_parameters(self)
         if y is not None and files.labels is not None:
@@ -312,12 +312,10 @@ class TableEstimator(TransformerMixin, BaseEstimator):
 
     # --- inside
 
-    def _rows(self, encoded: EncodedTable) -> Rows:
-        encoded = encoded.to(pick_device(self.device))
-        complete = bool(encoded.observed.all())
-        return Rows(encoded.x_num, encoded.x_cat, None if complete else encoded.observed)
+    def _rows(self, encoded: EncodedTable) -> EncodedTable:
+        return encoded.to(pick_device(self.device))
 
-    def _blockwise(self, X: Any, compute: Callable[[Any, Rows], Tensor]) -> NDArray[Any]:
+    def _blockwise(self, X: Any, compute: Callable[[Any, EncodedTable], Tensor]) -> NDArray[Any]:
         """Compute something for every row in blocks of one size; the result as one array."""
         check_is_fitted(self)
         rows = self._rows(self.codec_.encode(to_arrow(self, X, reset=False)))
@@ -326,7 +324,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         model = self.model_.to(rows.num.device)
 
         @torch.no_grad()  # of the thread that computes the block
-        def one(block: Rows) -> Tensor:
+        def one(block: EncodedTable) -> Tensor:
             return compute(model, block).cpu()
 
         parts = [part[:count] for part, count in map_blocks(one, rows)]

@@ -28,7 +28,6 @@ from varjepa.errors import InputError
 from varjepa.estimators.resuming import identity_of, identity_of_files
 from varjepa.estimators.settings import length_of
 from varjepa.models.masking import MaskSettings
-from varjepa.models.table_rows import Rows, take_rows
 from varjepa.randomness import generator_for
 from varjepa.tables import EncodedTable, Kind, Scaling, TableCodec
 from varjepa.tables.many_files import TableFiles, are_files
@@ -99,23 +98,13 @@ def fit_codec(
 
 def read_encoded(files: TableFiles, codec: TableCodec) -> EncodedTable:
     """All rows, as encoding the whole table would have given them."""
-    n_num, n_cat = len(codec.numeric), len(codec.categorical)
-    whole = EncodedTable(
-        torch.zeros(files.rows, n_num),
-        torch.zeros(files.rows, n_cat, dtype=torch.int64),
-        torch.zeros(files.rows, n_num + n_cat, dtype=torch.bool),
-    )
-    place = 0
+    whole, place = codec.empty(files.rows, has_missing=True), 0
     with collect_warnings() as remarks:
         for block in files.blocks(files.schema.names):
-            unit = codec.to_unit(block)
-            rows = slice(place, place + block.num_rows)
-            whole.x_num.numpy()[rows] = unit.x_num
-            whole.x_cat.numpy()[rows] = unit.x_cat
-            whole.observed.numpy()[rows] = unit.observed
+            whole.write(place, codec.to_unit(block))
             place += block.num_rows
     TableWarnings(unseen=remarks.unseen).warn(stacklevel=3)  # infinite ones: said by the codec
-    return whole
+    return whole.drop_full_mask()
 
 
 def read_labels(files: TableFiles) -> NDArray[Any] | None:
@@ -186,7 +175,7 @@ def draw_rows(
         labels = y[drawn]
     elif labels is not None:
         labels = labels[order]
-    return DrawnRows(encoded.rows(torch.from_numpy(order)), labels, np.sort(drawn[:count]))
+    return DrawnRows(encoded.take(torch.from_numpy(order)), labels, np.sort(drawn[:count]))
 
 
 def draw_numbers(rows: int, count: int, generator: torch.Generator) -> NDArray[np.int64]:
@@ -202,17 +191,14 @@ def _read_numbers(
     files: TableFiles, codec: TableCodec, numbers: NDArray[np.int64]
 ) -> tuple[EncodedTable, NDArray[Any] | None]:
     """Some rows by their numbers, which ascend, and their labels."""
-    parts, labels = [], []
+    encoded, place, labels = codec.empty(len(numbers), has_missing=True), 0, []
     with collect_warnings():
         for block in _pick(files, numbers):
             if files.labels is not None:
                 labels.append(block[files.labels].to_numpy(zero_copy_only=False))
-            parts.append(codec.encode(block.select(files.schema.names)))
-    encoded = EncodedTable(
-        torch.cat([part.x_num for part in parts]),
-        torch.cat([part.x_cat for part in parts]),
-        torch.cat([part.observed for part in parts]),
-    )
+            encoded.write(place, codec.to_unit(block.select(files.schema.names)))
+            place += block.num_rows
+    encoded = encoded.drop_full_mask()
     return encoded, np.concatenate(labels) if labels else None
 
 
@@ -238,7 +224,7 @@ the two apart by chance. Predictions of values take the whole training, so the l
 is not worse than the best by more than its standard error."""
 
 
-def hold_out(rows: Rows, share: float, seed: int) -> tuple[Tensor, Tensor]:
+def hold_out(rows: EncodedTable, share: float, seed: int) -> tuple[Tensor, Tensor]:
     """Rows to train on and rows to select with; the same rows where there are too few."""
     order = torch.randperm(len(rows), generator=generator_for(seed, "split")).to(rows.num.device)
     held_out = int(len(rows) * share)
@@ -248,7 +234,7 @@ def hold_out(rows: Rows, share: float, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def make_selection(
-    rows: Rows,
+    rows: EncodedTable,
     training: Tensor,
     validation: Tensor,
     y: ArrayLike | None,
@@ -279,9 +265,9 @@ def make_selection(
                     f"{known.sum()} labels are too few to pick a checkpoint by; fit without y"
                 )
             return FilteredProbe(
-                take_rows(rows, learn),
+                rows.take(learn),
                 numbers[learn],
-                take_rows(rows, judge),
+                rows.take(judge),
                 numbers[judge],
                 len(classes),
                 ONLINE_PROBE,
@@ -290,7 +276,7 @@ def make_selection(
                 STANDARD_ERRORS,
                 team,
             )
-    return HeldOutLoss(take_rows(rows, validation), masks, seed, team=team)
+    return HeldOutLoss(rows.take(validation), masks, seed, team=team)
 
 
 # --- What a fit has to do once its table is known: rows to train on, and how a moment is picked.
@@ -310,7 +296,7 @@ class Task:
 def task_in_memory(
     estimator: TableEstimator,
     codec: TableCodec,
-    rows: Rows,
+    rows: EncodedTable,
     y: ArrayLike | None,
     team: Team,
     with_identity: bool,
@@ -323,7 +309,7 @@ def task_in_memory(
         rows, training, validation, y, settings.masks, e._discard, e.seed_, team
     )
     identity = identity_of(e, codec, rows, selection) if with_identity else None
-    return Task(RowsInMemory(take_rows(rows, training), training), settings, selection, identity)
+    return Task(RowsInMemory(rows.take(training), training), settings, selection, identity)
 
 
 def streamed_task(
@@ -345,5 +331,5 @@ def streamed_task(
         rows, learns, judges, drawn.labels, settings.masks, e._discard, e.seed_, team
     )
     epochs = math.ceil(length_of(settings, size))
-    source = WindowedRows(shuffled, codec, size, epochs, take_rows(rows, learns), team)
+    source = WindowedRows(shuffled, codec, size, epochs, rows.take(learns), team)
     return Task(source, settings, selection, identity_of_files(e, codec, files, size, selection))

@@ -15,8 +15,8 @@ from torch import Tensor
 from varjepa.errors import InputError
 from varjepa.estimators.persistence import plain
 from varjepa.estimators.settings import OF_THE_RUN, pick_device
-from varjepa.models.table_rows import Rows
 from varjepa.tables import TableCodec
+from varjepa.tables.encoded import EncodedTable
 from varjepa.tables.many_files import TableFiles
 from varjepa.tables.messages import listed
 from varjepa.training.checkpoints import Checkpoint, Checkpoints, checkpointing, leaders_checkpoint
@@ -60,7 +60,7 @@ def open_checkpoints(
 
 
 def identity_of(
-    estimator: TableEstimator, codec: TableCodec, rows: Rows, selection: Selection
+    estimator: TableEstimator, codec: TableCodec, rows: EncodedTable, selection: Selection
 ) -> dict[str, Any]:
     """Settings as JSON gives them back, and a SHA-256 of every encoded column."""
     cells = [*rows.num.T, *rows.cat.T]

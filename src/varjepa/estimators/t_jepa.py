@@ -13,9 +13,10 @@ from torch import Tensor
 from varjepa.estimators.base import TableEstimator
 from varjepa.estimators.settings import Output, settings_of
 from varjepa.models.t_jepa import TJepa, TJepaSettings, embed_points
-from varjepa.models.table_rows import Rows, TableShape
+from varjepa.models.table_rows import TableShape
 from varjepa.tables import Kind as ColumnKind
 from varjepa.tables import Scaling
+from varjepa.tables.encoded import EncodedTable
 from varjepa.training.losses import TJepaLoss
 from varjepa.training.settings import Precision
 
@@ -147,8 +148,8 @@ class TJEPA(TableEstimator):
     def _objective(self, model: TJepa) -> TJepaLoss:
         return TJepaLoss(model)
 
-    def _tokens(self, model: TJepa, rows: Rows) -> Tensor:
+    def _tokens(self, model: TJepa, rows: EncodedTable) -> Tensor:
         return embed_points(model, rows)
 
-    def _cls(self, model: TJepa, rows: Rows) -> Tensor:
+    def _cls(self, model: TJepa, rows: EncodedTable) -> Tensor:
         return model.s_w(rows)[:, : model.settings.n_cls]

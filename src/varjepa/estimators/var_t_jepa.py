@@ -53,11 +53,12 @@ from varjepa.models.inference import (
     whole_row_masks,
 )
 from varjepa.models.masking import masks_from_cells
-from varjepa.models.table_rows import Rows, TableShape, split_rows
+from varjepa.models.table_rows import TableShape
 from varjepa.models.var_t_jepa import VarTJepa, VarTJepaSettings
 from varjepa.randomness import generator_for
 from varjepa.tables import Kind as ColumnKind
 from varjepa.tables import Scaling, TableCodec, read_table
+from varjepa.tables.encoded import EncodedTable
 from varjepa.training.losses import VarTJepaLoss
 from varjepa.training.settings import Precision, TrainingSettings
 from varjepa.variational.elbo import ElboWeights, weighted_loss
@@ -96,7 +97,7 @@ _BATCH = 1024
 def predicted_table(
     model: VarTJepa,
     codec: TableCodec,
-    rows: Rows,
+    rows: EncodedTable,
     generator: torch.Generator,
     draw: bool,
     z_from_prior: bool,
@@ -106,7 +107,7 @@ def predicted_table(
     Cells are drawn, or are the model's best guess.
     """
     parts = []
-    for part in split_rows(rows, _BATCH):
+    for part in rows.split(_BATCH):
         observed = part.observed
         if observed is None or bool(observed.all()):
             parts.append(Cells(part.num, part.cat))
@@ -389,7 +390,7 @@ class VarTJEPA(TableEstimator):
         one_of(f"aggregate of {kind!r}", over, AGGREGATES[kind])
         at_least_one("splits", splits)
 
-        def score(model: VarTJepa, rows: Rows) -> Tensor:
+        def score(model: VarTJepa, rows: EncodedTable) -> Tensor:
             scores = score_rows(model, rows, (kind,), self.seed_, splits=splits)[kind]
             return scores.per_column() if per_column else scores.per_row(over)
 
@@ -398,7 +399,7 @@ class VarTJEPA(TableEstimator):
     def uncertainties(self, X: Any) -> dict[str, NDArray[np.float32]]:
         """Every kind of :meth:`uncertainty` of each row, in one pass.  # (n,) each"""
 
-        def score(model: VarTJepa, rows: Rows) -> Tensor:
+        def score(model: VarTJepa, rows: EncodedTable) -> Tensor:
             found = score_rows(model, rows, KINDS, self.seed_)
             return torch.stack([found[k].per_row(default_aggregate(k)) for k in KINDS], dim=1)
 
@@ -416,7 +417,7 @@ class VarTJEPA(TableEstimator):
         one_of("kind", kind, KINDS)
         features = len(self.codec_.features)
 
-        def both(model: VarTJepa, rows: Rows) -> Tensor:
+        def both(model: VarTJepa, rows: EncodedTable) -> Tensor:
             q = embed_rows(model, rows)
             scores = score_rows(model, rows, (kind,), self.seed_, q)[kind]
             per_row = scores.per_row(default_aggregate(kind)).unsqueeze(1)
@@ -434,7 +435,7 @@ class VarTJEPA(TableEstimator):
         """
         names = list(ElboWeights.__dataclass_fields__)
 
-        def score(model: VarTJepa, rows: Rows) -> Tensor:
+        def score(model: VarTJepa, rows: EncodedTable) -> Tensor:
             found = objective_terms(model, rows, self.seed_)
             each = [getattr(found, name) for name in names]
             return torch.stack([*each, -weighted_loss(found, self._weights())], dim=-1)
@@ -495,9 +496,7 @@ class VarTJEPA(TableEstimator):
         one_of("z", z, ("posterior", "prior"))
         at_least_one("n", n)
         fixed = self._given(n, given)
-        encoded = self.codec_.encode(fixed)
-        rows = self._rows(encoded)
-        rows = Rows(rows.num, rows.cat, encoded.observed.to(rows.num.device))
+        rows = self._rows(self.codec_.encode(fixed))
         generator = self._generator(random_state)
         marginal = draw_marginals(self.codec_, n, generator)
         limits = numeric_limits(self.codec_, generator.device)
@@ -516,10 +515,10 @@ class VarTJEPA(TableEstimator):
     def _objective(self, model: VarTJepa) -> VarTJepaLoss:
         return VarTJepaLoss(model, self._weights())
 
-    def _tokens(self, model: VarTJepa, rows: Rows) -> Tensor:
+    def _tokens(self, model: VarTJepa, rows: EncodedTable) -> Tensor:
         return embed_rows(model, rows).mean
 
-    def _cls(self, model: VarTJepa, rows: Rows) -> Tensor:
+    def _cls(self, model: VarTJepa, rows: EncodedTable) -> Tensor:
         """Means of the context encoder's CLS latents, the whole row as context."""
         masks = whole_row_masks(rows, model.shape.features)
         return model.q_s_x(rows, masks).mean[:, : model.settings.n_cls]
@@ -558,7 +557,7 @@ class VarTJEPA(TableEstimator):
         return generator.manual_seed(generator_for(int(seed), "drawing").initial_seed())
 
 
-def mean_and_std(model: VarTJepa, rows: Rows) -> Tensor:
+def mean_and_std(model: VarTJepa, rows: EncodedTable) -> Tensor:
     """Both moments side by side.  # (B, D, 2d)"""
     q = embed_rows(model, rows)
     return torch.cat([q.mean, q.std], dim=-1)

@@ -13,14 +13,15 @@ import torch
 from torch import Tensor
 
 from varjepa.models.masking import FeatureMasks, masks_from_cells
-from varjepa.models.table_rows import Rows, map_blocks, take_rows
+from varjepa.models.table_rows import map_blocks
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.randomness import generator_for
+from varjepa.tables.encoded import EncodedTable
 from varjepa.variational.elbo import ElboTerms
 from varjepa.variational.gaussian import DiagonalGaussian
 
 
-def whole_row_masks(rows: Rows, features: int) -> FeatureMasks:
+def whole_row_masks(rows: EncodedTable, features: int) -> FeatureMasks:
     """Every observed cell is context; nothing is predicted."""
     device = rows.num.device
     everything = torch.arange(features, device=device).expand(len(rows), -1)
@@ -29,14 +30,14 @@ def whole_row_masks(rows: Rows, features: int) -> FeatureMasks:
 
 
 @torch.no_grad()
-def embed_rows(model: VarTJepa, rows: Rows) -> DiagonalGaussian:
+def embed_rows(model: VarTJepa, rows: EncodedTable) -> DiagonalGaussian:
     """q(s_w | s_x, z, w) at s_x = mean, z = mean.  # (B, D, d)"""
     masks = whole_row_masks(rows, model.shape.features)
     s_x = model.q_s_x(rows, masks).mean
     return model.q_s_w(s_x, model.q_z(s_x, masks).mean, rows, masks)
 
 
-def embed_in_blocks(model: VarTJepa, rows: Rows) -> DiagonalGaussian:
+def embed_in_blocks(model: VarTJepa, rows: EncodedTable) -> DiagonalGaussian:
     """The same for any number of rows, with the memory of a block per core beside the result."""
     parts = list(map_blocks(lambda block: embed_rows(model, block), rows))
     return DiagonalGaussian(
@@ -63,7 +64,7 @@ class Cells:
 @torch.no_grad()
 def predict_latents(
     model: VarTJepa,
-    rows: Rows,
+    rows: EncodedTable,
     masks: FeatureMasks,
     z_from_prior: torch.Generator | None = None,
 ) -> DiagonalGaussian:
@@ -128,12 +129,12 @@ BATCH = 1024
 
 def complete_rows(
     model: VarTJepa,
-    given: Rows,
+    given: EncodedTable,
     marginal: Cells,
     limits: tuple[Tensor, Tensor],
     generator: torch.Generator,
     z_from_prior: bool = False,
-) -> Rows:
+) -> EncodedTable:
     """Fill every unobserved cell of the given rows; observed cells stay as they are.
 
     ``marginal`` holds independent draws of every feature from the training marginals; ``limits``
@@ -142,7 +143,7 @@ def complete_rows(
     parts = [
         _complete(
             model,
-            take_rows(given, here),
+            given.take(here),
             Cells(marginal.num[here], marginal.cat[here]),
             limits,
             generator,
@@ -150,7 +151,7 @@ def complete_rows(
         )
         for here in (slice(start, start + BATCH) for start in range(0, len(given), BATCH))
     ]
-    return Rows(
+    return EncodedTable(
         torch.cat([part.num for part in parts]), torch.cat([part.cat for part in parts]), None
     )
 
@@ -158,12 +159,12 @@ def complete_rows(
 @torch.no_grad()
 def _complete(
     model: VarTJepa,
-    given: Rows,
+    given: EncodedTable,
     marginal: Cells,
     limits: tuple[Tensor, Tensor],
     generator: torch.Generator,
     z_from_prior: bool,
-) -> Rows:
+) -> EncodedTable:
     features = model.shape.features
     num, cat = given.num.clone(), given.cat.clone()
     known = _known(given, features)
@@ -176,7 +177,7 @@ def _complete(
         target[active, column[active]] = True
         latents = predict_latents(
             model,
-            Rows(num, cat, known),
+            EncodedTable(num, cat, known),
             masks_from_cells(known, target),
             generator if z_from_prior else None,
         )
@@ -189,10 +190,10 @@ def _complete(
         num = torch.where(target[:, : num.shape[1]], cells.num, num)
         cat = torch.where(target[:, num.shape[1] :], cells.cat, cat)
         known = known | target
-    return Rows(num, cat, None)
+    return EncodedTable(num, cat, None)
 
 
-def _known(rows: Rows, features: int) -> Tensor:
+def _known(rows: EncodedTable, features: int) -> Tensor:
     if rows.observed is not None:
         return rows.observed.clone()
     return torch.ones(len(rows), features, dtype=torch.bool, device=rows.num.device)
@@ -277,7 +278,7 @@ class Scores:
 @torch.no_grad()
 def score_rows(
     model: VarTJepa,
-    rows: Rows,
+    rows: EncodedTable,
     kinds: Sequence[Kind],
     seed: int,
     posterior: DiagonalGaussian | None = None,
@@ -319,7 +320,7 @@ def score_rows(
     return found
 
 
-def measure_rows(model: VarTJepa, rows: Rows, measure: Measure, seed: int) -> Tensor:
+def measure_rows(model: VarTJepa, rows: EncodedTable, measure: Measure, seed: int) -> Tensor:
     """One measure of any number of rows, with the memory of a block per core.  # (N,)"""
     kind, aggregate = measure
     parts = map_blocks(
@@ -329,7 +330,7 @@ def measure_rows(model: VarTJepa, rows: Rows, measure: Measure, seed: int) -> Te
 
 
 @torch.no_grad()
-def objective_terms(model: VarTJepa, rows: Rows, seed: int) -> ElboTerms:
+def objective_terms(model: VarTJepa, rows: EncodedTable, seed: int) -> ElboTerms:
     """The five terms per row, latents at their means, averaged over the column splits."""
     parts = [
         model.terms(rows, masks, model(rows, masks, None))
@@ -344,7 +345,7 @@ def objective_terms(model: VarTJepa, rows: Rows, seed: int) -> ElboTerms:
 
 
 def column_splits(
-    rows: Rows, features: int, seed: int, splits: int = SPLITS
+    rows: EncodedTable, features: int, seed: int, splits: int = SPLITS
 ) -> Iterator[FeatureMasks]:
     """Masks that ask for one half of the columns given the other; each column ``splits`` times."""
     generator = generator_for(seed, "column splits")

@@ -17,9 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from varjepa.models.masking import FeatureMasks
-from varjepa.models.table_rows import Rows, TableShape, map_blocks, mean_over
+from varjepa.models.table_rows import TableShape, map_blocks, mean_over
 from varjepa.nn.tokenizers import FeatureTokenizer
 from varjepa.nn.transformer import Transformer
+from varjepa.tables.encoded import EncodedTable
 from varjepa.variational.gaussian import at_least_float32
 
 
@@ -77,7 +78,7 @@ class Encoder(nn.Module):
         self.cls = nn.Parameter(torch.randn(o.n_cls, o.d) * 0.02)
         self.transformer = Transformer(o.d, o.depth, o.heads, o.ff)
 
-    def forward(self, w: Rows, context: Tensor, valid: Tensor | None) -> Tensor:
+    def forward(self, w: EncodedTable, context: Tensor, valid: Tensor | None) -> Tensor:
         """Encode what the context keeps.
 
         Shape: ``context (B, M_ctx)`` feature indices, ``valid (B, N_CLS + M_ctx)`` →
@@ -87,7 +88,7 @@ class Encoder(nn.Module):
         index = context.unsqueeze(-1).expand(-1, -1, tokens.shape[-1])
         return self.transformer(self._with_cls(tokens.gather(1, index)), valid)
 
-    def whole(self, w: Rows) -> Tensor:
+    def whole(self, w: EncodedTable) -> Tensor:
         """Encode all features of the row; a missing cell has a token that says so.
 
         Shape: → ``(B, N_CLS + D, d)``.
@@ -147,7 +148,7 @@ class TJepa(nn.Module):
         self.predictor = PointPredictor(shape, settings)
         self.target_encoder = copy.deepcopy(self.context_encoder).requires_grad_(False)
 
-    def forward(self, w: Rows, masks: FeatureMasks) -> Tensor:
+    def forward(self, w: EncodedTable, masks: FeatureMasks) -> Tensor:
         """ŝ_y at the targets' features; of w only the context is read.
 
         Shape: → ``(B, K, M_trg, d)``.
@@ -157,7 +158,7 @@ class TJepa(nn.Module):
         return at_least_float32(self.predictor(s_x, valid, masks))
 
     @torch.no_grad()
-    def s_w(self, w: Rows) -> Tensor:
+    def s_w(self, w: EncodedTable) -> Tensor:
         """The target encoder's tokens of the whole row: CLS first, then every feature.
 
         Shape: → ``(B, N_CLS + D, d)``.
@@ -189,12 +190,12 @@ class TJepa(nn.Module):
 
 
 @torch.no_grad()
-def embed_points(model: TJepa, rows: Rows) -> Tensor:
+def embed_points(model: TJepa, rows: EncodedTable) -> Tensor:
     """The target encoder's tokens of whole rows (Appendix D.5).  # (B, D, d)"""
     return model.s_w(rows)[:, model.settings.n_cls :]
 
 
-def embed_points_in_blocks(model: TJepa, rows: Rows) -> Tensor:
+def embed_points_in_blocks(model: TJepa, rows: EncodedTable) -> Tensor:
     """The same for any number of rows, with the memory of a block per core and of the result."""
     parts = map_blocks(lambda block: embed_points(model, block), rows)
     return torch.cat([tokens[:count] for tokens, count in parts])

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from varjepa.nn.kernels.row_threads import RowThreads
+from varjepa.tables.encoded import EncodedTable
 
 CPU_TOKENS = 5120
 """Tokens of one pass on a CPU: what a core has room for close by, enough to hide torch's calls."""
@@ -35,30 +36,6 @@ class TableShape:
         return self.numeric + len(self.levels)
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """A batch of complete, encoded rows w. ``observed`` None says that no cell is missing."""
-
-    num: Tensor  # (B, F_num)
-    cat: Tensor  # (B, F_cat)
-    observed: Tensor | None  # (B, D) bool
-
-    def __len__(self) -> int:
-        return len(self.num)
-
-
-def take_rows(rows: Rows, index: Tensor | slice) -> Rows:
-    """Some of the rows."""
-    observed = None if rows.observed is None else rows.observed[index]
-    return Rows(rows.num[index], rows.cat[index], observed)
-
-
-def split_rows(rows: Rows, batch: int) -> Iterator[Rows]:
-    """Consecutive slices of at most ``batch`` rows."""
-    for start in range(0, len(rows), batch):
-        yield take_rows(rows, slice(start, start + batch))
-
-
 def block_size(features: int, device: torch.device) -> int:
     """Rows of one pass; it depends on the table's width and the device, never on the rows."""
     on_cpu = device.type == "cpu"
@@ -67,7 +44,7 @@ def block_size(features: int, device: torch.device) -> int:
     return min(512, max(16, rounded)) if on_cpu else max(64, rounded)
 
 
-def map_blocks(work: Callable[[Rows], T], rows: Rows) -> Iterator[tuple[T, int]]:
+def map_blocks(work: Callable[[EncodedTable], T], rows: EncodedTable) -> Iterator[tuple[T, int]]:
     """Work on every block in order, on a CPU several at a time, and how many of its rows count.
 
     The last block is filled up with copies of its last row. In float32 a matrix product's rounding
@@ -80,7 +57,7 @@ def map_blocks(work: Callable[[Rows], T], rows: Rows) -> Iterator[tuple[T, int]]
 
     def one(here: slice) -> tuple[T, int]:
         index = torch.arange(here.start, here.stop, device=device).clamp_max(len(rows) - 1)
-        return work(take_rows(rows, index)), min(size, len(rows) - here.start)
+        return work(rows.take(index)), min(size, len(rows) - here.start)
 
     if device.type != "cpu":
         yield from map(one, starts)

@@ -24,10 +24,11 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from varjepa.models.masking import FeatureMasks
-from varjepa.models.table_rows import Rows, TableShape, mean_over
+from varjepa.models.table_rows import TableShape, mean_over
 from varjepa.nn.heads import AttentionPooling, FeatureHeads, GaussianHead
 from varjepa.nn.tokenizers import FeatureTokenizer
 from varjepa.nn.transformer import Transformer
+from varjepa.tables.encoded import EncodedTable
 from varjepa.variational.elbo import ElboTerms
 from varjepa.variational.gaussian import (
     LOG_TWO_PI,
@@ -146,7 +147,7 @@ class CellDistributions:
     log_var: Tensor  # () or (B, F_num): the numbers' noise variance
     log_probs: list[tuple[Tensor, Tensor]]  # per group of features: (G,), (B, G, L_max)
 
-    def nll(self, w: Rows) -> Tensor:
+    def nll(self, w: EncodedTable) -> Tensor:
         """−log p of every cell, meaningful where the cell is observed.  # (B, D)"""
         squared = (w.num - self.mean).square() * (-self.log_var).exp()
         numeric = 0.5 * (squared + self.log_var + LOG_TWO_PI)
@@ -198,7 +199,7 @@ class ContextEncoder(nn.Module):
         self.transformer = Transformer(o.d, o.depth, o.heads, o.ff)
         self.head = GaussianHead(o.d, o.d)
 
-    def forward(self, w: Rows, masks: FeatureMasks) -> DiagonalGaussian:
+    def forward(self, w: EncodedTable, masks: FeatureMasks) -> DiagonalGaussian:
         """Of w only the context is read.  # → (B, N_CLS + M_ctx, d)"""
         tokens = self.tokenizer(w.num, w.cat, None)  # (B, D, d); missing cells are never context
         x = tokens.gather(1, masks.context.unsqueeze(-1).expand(-1, -1, tokens.shape[-1]))
@@ -209,7 +210,7 @@ class ContextEncoder(nn.Module):
 class ContextDecoder(Decoder):
     """(V) p(x | s_x), with noise σ_x²."""
 
-    def nll_of_context(self, s_x: Tensor, w: Rows, masks: FeatureMasks) -> Tensor:
+    def nll_of_context(self, s_x: Tensor, w: EncodedTable, masks: FeatureMasks) -> Tensor:
         """−log p of the context's cells at latents s_x (B, M_ctx, d) without CLS.  # (B, M_ctx)
 
         Latents are laid out on a grid of all features first, so that every head is computed in one
@@ -263,7 +264,9 @@ class TargetPosterior(nn.Module):
         self.transformer = Transformer(o.d, o.depth, o.heads, o.ff)
         self.head = GaussianHead(o.d, o.d)
 
-    def forward(self, s_x: Tensor, valid: Tensor | None, z: Tensor, w: Rows) -> DiagonalGaussian:
+    def forward(
+        self, s_x: Tensor, valid: Tensor | None, z: Tensor, w: EncodedTable
+    ) -> DiagonalGaussian:
         """Shape: ``s_x (B, S, d)``, ``valid (B, S)``, ``z (B, d)`` → ``(B, D, d)``."""
         features = self.tokenizer(w.num, w.cat, w.observed)  # (B, D, d)
         cls = self.cls.expand(len(z), -1, -1)
@@ -399,7 +402,9 @@ class VarTJepa(nn.Module):
         self.target_decoder = TargetDecoder(shape, settings)
         self.imputer = Imputer(shape, settings) if settings.imputer_depth else None
 
-    def forward(self, w: Rows, masks: FeatureMasks, noise: LatentNoise | None) -> LatentPath:
+    def forward(
+        self, w: EncodedTable, masks: FeatureMasks, noise: LatentNoise | None
+    ) -> LatentPath:
         """Algorithm 1's forward pass. ``noise`` None takes every latent at its mean."""
         q_s_x = self.q_s_x(w, masks)
         s_x = sample(q_s_x, noise.s_x if noise else None)
@@ -410,7 +415,7 @@ class VarTJepa(nn.Module):
         p_s_y = self.p_s_y(s_x, z, masks)
         return LatentPath(q_s_x, s_x, q_z, z, q_s_w, s_w, p_s_y)
 
-    def terms(self, w: Rows, masks: FeatureMasks, path: LatentPath) -> ElboTerms:
+    def terms(self, w: EncodedTable, masks: FeatureMasks, path: LatentPath) -> ElboTerms:
         """The five terms of Appendix A.3.1, one value per row.
 
         Means over features run over observed cells: a missing cell is in no term.
@@ -428,7 +433,7 @@ class VarTJepa(nn.Module):
             kl_sy=mean_over(kl_sy, masks.target_valid),
         )
 
-    def q_s_x(self, w: Rows, masks: FeatureMasks) -> DiagonalGaussian:
+    def q_s_x(self, w: EncodedTable, masks: FeatureMasks) -> DiagonalGaussian:
         """q(s_x | x), CLS latents first."""
         return self.context_encoder(w, masks)
 
@@ -436,7 +441,9 @@ class VarTJepa(nn.Module):
         """q(z | s_x)"""
         return self.auxiliary_encoder(*self._seen(s_x, masks))
 
-    def q_s_w(self, s_x: Tensor, z: Tensor, w: Rows, masks: FeatureMasks) -> DiagonalGaussian:
+    def q_s_w(
+        self, s_x: Tensor, z: Tensor, w: EncodedTable, masks: FeatureMasks
+    ) -> DiagonalGaussian:
         """q(s_w | s_x, z, w)"""
         return self.target_posterior(*self._seen(s_x, masks), z, w)
 
@@ -459,7 +466,7 @@ class VarTJepa(nn.Module):
             return self.target_decoder(s)
         return self.imputer.decode(self.target_decoder, s)
 
-    def predicted_nll(self, r: DiagonalGaussian, w: Rows) -> Tensor:
+    def predicted_nll(self, r: DiagonalGaussian, w: EncodedTable) -> Tensor:
         """−log ∫ p(value | s) r(s) ds of every cell.  # (B, D, d) → (B, D)
 
         A numeric head is linear, so its value under s ~ N(m, V) is exactly Gaussian with variance
@@ -470,7 +477,7 @@ class VarTJepa(nn.Module):
         spread = (r.var[:, : self.shape.numeric] * squared_heads).sum(-1)  # (B, F_num)
         return replace(decoded, log_var=torch.log(spread + decoded.log_var.exp())).nll(w)
 
-    def imputation_loss(self, w: Rows, masks: FeatureMasks, path: LatentPath) -> Tensor:
+    def imputation_loss(self, w: EncodedTable, masks: FeatureMasks, path: LatentPath) -> Tensor:
         """The imputer's own loss: −log p of one view's cells, and KL(q ‖ r) of their latents.
 
         The imputer reads means of s_x and z, as it does when it fills cells, so it need not learn

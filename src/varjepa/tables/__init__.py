@@ -1,7 +1,7 @@
 """Any table in, encoded tensors, and a table out again."""
 
 from varjepa.tables.codec import TableCodec
-from varjepa.tables.encoded import EncodedTable, UnitTable
+from varjepa.tables.encoded import EncodedTable
 from varjepa.tables.features import Feature, Marginal
 from varjepa.tables.many_files import TableFiles
 from varjepa.tables.reading import read_table
@@ -21,7 +21,6 @@ __all__ = [
     "TableCodec",
     "TableFiles",
     "TableSchema",
-    "UnitTable",
     "check_extension",
     "infer_schema",
     "read_table",

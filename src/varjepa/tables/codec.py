@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from varjepa.errors import InputError
 from varjepa.tables.arrow_types import is_span, refuse_unsupported
 from varjepa.tables.codec_json import fitted_from_json, fitted_to_json
 from varjepa.tables.dates import ELAPSED, Instants, instants_to_arrow
-from varjepa.tables.encoded import EncodedTable, UnitTable
+from varjepa.tables.encoded import EncodedTable
 from varjepa.tables.features import (
     VALUE,
     CategoricalFeature,
@@ -152,9 +153,9 @@ class TableCodec:
     Examples:
         >>> codec = TableCodec.fit(pa.table({"age": [20, 30, None], "town": ["b", "a", "b"]}))
         >>> encoded = codec.encode(pa.table({"town": ["a"], "age": [25]}))
-        >>> encoded.x_num.tolist(), encoded.x_cat.tolist()
+        >>> encoded.num.tolist(), encoded.cat.tolist()
         ([[0.5]], [[1]])
-        >>> codec.decode(encoded.x_num, encoded.x_cat).to_pylist()
+        >>> codec.decode(encoded.num, encoded.cat).to_pylist()
         [{'age': 25, 'town': 'a'}]
     """
 
@@ -223,13 +224,20 @@ class TableCodec:
 
         Infinite numbers and unknown levels become MISSING, with one warning each per call.
         """
-        return EncodedTable.from_unit(self._encode(table))
+        return self._encode(table, np.float32)
 
-    def to_unit(self, table: Any) -> UnitTable:
+    def to_unit(self, table: Any) -> EncodedTable:
         """Like :meth:`encode`, in float64: the form from which integers decode exactly."""
-        return self._encode(table)
+        return self._encode(table, np.float64)
 
-    def _encode(self, table: Any) -> UnitTable:
+    def empty(self, rows: int, has_missing: bool) -> EncodedTable:
+        """Room for encoded rows, which :meth:`EncodedTable.write` fills."""
+        n_num, n_cat = len(self.numeric), len(self.categorical)
+        observed = torch.zeros(rows, n_num + n_cat, dtype=torch.bool) if has_missing else None
+        cat = torch.zeros(rows, n_cat, dtype=torch.int64)
+        return EncodedTable(torch.zeros(rows, n_num), cat, observed)
+
+    def _encode(self, table: Any, dtype: type[np.floating[Any]]) -> EncodedTable:
         table = read_table(table)
         remarks = TableWarnings(extra=self._extra_names(table))
         rows, n_num = table.num_rows, len(self.numeric)
@@ -260,7 +268,9 @@ class TableCodec:
             observed[:, n_num + j] = x_cat[:, j] > 0
             remarks.unseen[name] = rows - text.null_count - int(observed[:, n_num + j].sum())
         remarks.warn(stacklevel=3)
-        return UnitTable(x_num, x_cat, observed)
+        num = torch.from_numpy(x_num.astype(dtype, copy=False))
+        encoded = EncodedTable(num, torch.from_numpy(x_cat), torch.from_numpy(observed))
+        return encoded.drop_full_mask()
 
     def holes(self, table: pa.Table) -> dict[str, NDArray[np.bool_]]:  # (N,) each
         """Cells without a value in the columns the codec knows: missing, or infinite numbers.
@@ -307,9 +317,9 @@ class TableCodec:
             restored[category.column] = restore_levels(shown, category.levels.texts, kind)
         return pa.table({name: restored[name] for name in self.schema.names})
 
-    def from_unit(self, unit: UnitTable, clip: bool = True) -> pa.Table:
+    def from_unit(self, unit: EncodedTable, clip: bool = True) -> pa.Table:
         """The inverse of :meth:`to_unit`."""
-        return self.decode(unit.x_num, unit.x_cat, unit.observed, clip)
+        return self.decode(unit.num, unit.cat, unit.observed, clip)
 
     def to_json(self) -> dict[str, Any]:
         """Everything :meth:`from_json` needs, as plain JSON values; floats survive exactly."""

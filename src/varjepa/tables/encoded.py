@@ -2,62 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class UnitTable:
-    """A table in network scale at full precision, the form that decodes exactly."""
-
-    x_num: NDArray[np.float64]  # (N, F_num)
-    x_cat: NDArray[np.int64]  # (N, F_cat)
-    observed: NDArray[np.bool_]  # (N, F_num + F_cat)
-
-
-@dataclass(frozen=True, slots=True)
 class EncodedTable:
-    """Rows ready for a tokenizer; numeric features come first, then categorical ones.
+    """Rows w ready for a tokenizer; numeric features come first, then categorical ones.
 
-    An unobserved cell holds 0 in ``x_num`` or ``x_cat``; real levels are 1..L.
+    A missing cell holds 0 in ``num`` or ``cat``; real levels are 1..L.
     """
 
-    x_num: Tensor  # (N, F_num) float32
-    x_cat: Tensor  # (N, F_cat) int64
-    observed: Tensor  # (N, F_num + F_cat) bool
+    num: Tensor  # (N, F_num) float32; float64 where it must decode exactly
+    cat: Tensor  # (N, F_cat) int64
+    observed: Tensor | None  # (N, F_num + F_cat) bool
+    """None: no cell is missing"""
 
     def __post_init__(self) -> None:
-        rows, width = len(self.observed), self.x_num.shape[1] + self.x_cat.shape[1]
-        if len(self.x_num) != rows or len(self.x_cat) != rows or self.observed.shape[1] != width:
+        seen = self.observed
+        cells = len(self.num), self.num.shape[1] + self.cat.shape[1]
+        if len(self.cat) != len(self.num) or (seen is not None and tuple(seen.shape) != cells):
             raise ValueError(
-                f"x_num {tuple(self.x_num.shape)}, x_cat {tuple(self.x_cat.shape)} and observed "
-                f"{tuple(self.observed.shape)} do not describe the same cells"
+                f"num {tuple(self.num.shape)}, cat {tuple(self.cat.shape)} and observed "
+                f"{None if seen is None else tuple(seen.shape)} do not describe the same cells"
             )
 
-    @classmethod
-    def from_unit(cls, unit: UnitTable) -> EncodedTable:
-        return cls(
-            torch.from_numpy(unit.x_num.astype(np.float32)),
-            torch.from_numpy(unit.x_cat),
-            torch.from_numpy(unit.observed),
-        )
-
     def __len__(self) -> int:
-        return len(self.observed)
+        return len(self.num)
 
-    def rows(self, index: Tensor | slice | list[int]) -> EncodedTable:
+    def take(self, index: Tensor | slice | list[int]) -> EncodedTable:
         """Some of the rows: a slice, a list or tensor of positions, or a boolean mask."""
-        return EncodedTable(self.x_num[index], self.x_cat[index], self.observed[index])
+        observed = None if self.observed is None else self.observed[index]
+        return EncodedTable(self.num[index], self.cat[index], observed)
+
+    def split(self, batch: int) -> Iterator[EncodedTable]:
+        """Consecutive slices of at most ``batch`` rows."""
+        for start in range(0, len(self), batch):
+            yield self.take(slice(start, start + batch))
 
     def to(self, device: torch.device | str, **options: Any) -> EncodedTable:
         """The same rows on another device; options are those of ``Tensor.to``."""
+        observed = None if self.observed is None else self.observed.to(device, **options)
         return EncodedTable(
-            self.x_num.to(device, **options),
-            self.x_cat.to(device, **options),
-            self.observed.to(device, **options),
+            self.num.to(device, **options), self.cat.to(device, **options), observed
         )
+
+    def drop_full_mask(self) -> EncodedTable:
+        """The same rows, with ``observed`` None if no cell is missing."""
+        if self.observed is None or not bool(self.observed.all()):
+            return self
+        return EncodedTable(self.num, self.cat, None)
+
+    def write(self, start: int, part: EncodedTable) -> None:
+        """Overwrite the rows from ``start`` on; a table without mask has no missing cell."""
+        rows = slice(start, start + len(part))
+        self.num.numpy()[rows] = part.num.numpy()
+        self.cat.numpy()[rows] = part.cat.numpy()
+        if self.observed is not None:
+            self.observed.numpy()[rows] = True if part.observed is None else part.observed.numpy()
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The two or three tensors that there are."""
+        return [self.num, self.cat, *([] if self.observed is None else [self.observed])]

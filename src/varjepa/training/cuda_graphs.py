@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from varjepa.models.masking import MaskSettings, largest_mask_sizes
-from varjepa.models.table_rows import Rows
+from varjepa.tables.encoded import EncodedTable
 from varjepa.training.losses import Loss
 from varjepa.training.processes import ALONE, Team
 from varjepa.training.row_source import RowSource, as_source
@@ -178,7 +178,7 @@ def bucket_for(sizes: tuple[int, int], features: int, masks: MaskSettings) -> Bu
 
 def make_stepper(
     objective: Loss,
-    rows: Rows | RowSource,
+    rows: EncodedTable | RowSource,
     settings: TrainingSettings,
     seed: int,
     team: Team = ALONE,

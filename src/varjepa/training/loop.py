@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from varjepa.errors import InputError
-from varjepa.models.table_rows import Rows, take_rows
+from varjepa.tables.encoded import EncodedTable
 from varjepa.training.checkpoints import Checkpoint, Checkpoints, keeping
 from varjepa.training.collapse_alarm import CollapseReport, inspect_latents
 from varjepa.training.cuda_graphs import make_stepper
@@ -37,7 +37,7 @@ class TrainingResult:
 
 def train(
     objective: Loss,
-    rows: Rows | RowSource,
+    rows: EncodedTable | RowSource,
     settings: TrainingSettings,
     selection: Selection,
     seed: int,
@@ -109,9 +109,9 @@ def train(
     )
 
 
-def check_collapse(objective: Loss, rows: Rows, team: Team = ALONE) -> CollapseReport:
+def check_collapse(objective: Loss, rows: EncodedTable, team: Team = ALONE) -> CollapseReport:
     """Run the alarm on the first rows."""
-    few = take_rows(rows, slice(0, SAMPLE))
+    few = rows.take(slice(0, SAMPLE))
     cells = torch.cat([few.num, few.cat.to(few.num.dtype)], dim=1)
     if few.observed is not None:
         cells = cells.masked_fill(~few.observed, math.nan)

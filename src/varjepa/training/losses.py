@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from varjepa.models.inference import embed_in_blocks
 from varjepa.models.masking import FeatureMasks
 from varjepa.models.t_jepa import TJepa, embed_points_in_blocks
-from varjepa.models.table_rows import Rows, TableShape
+from varjepa.models.table_rows import TableShape
 from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
+from varjepa.tables.encoded import EncodedTable
 from varjepa.training.optimisation import annealed
 from varjepa.variational.diagnostics import ACTIVE_VARIANCE
 from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
@@ -59,14 +60,14 @@ class Loss(Protocol):
         """Noise of a whole batch's latents, where there are any."""
 
     def losses(
-        self, w: Rows, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
+        self, w: EncodedTable, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
     ) -> StepLosses:
         """The losses of a batch; ``ramps (3,)`` anneals the KL terms."""
 
     def after_step(self, progress: Tensor | float) -> None:
         """What is left to do once the weights have moved; ``progress`` runs from 0 to 1."""
 
-    def embed(self, rows: Rows) -> Embedded:
+    def embed(self, rows: EncodedTable) -> Embedded:
         """What the model would hand to a user now, for any number of rows."""
 
 
@@ -91,7 +92,7 @@ class VarTJepaLoss:
         return draw_latent_noise(self.model, rows, m_ctx, generator)
 
     def losses(
-        self, w: Rows, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
+        self, w: EncodedTable, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
     ) -> StepLosses:
         walk = self.model(w, masks, noise)
         terms = self.model.terms(w, masks, walk)
@@ -105,7 +106,7 @@ class VarTJepaLoss:
     def after_step(self, progress: Tensor | float) -> None:
         """Nothing: no moving average, no stop-gradient to keep up."""
 
-    def embed(self, rows: Rows) -> Embedded:
+    def embed(self, rows: EncodedTable) -> Embedded:
         return embed_in_blocks(self.model, rows)
 
 
@@ -140,7 +141,7 @@ class TJepaLoss:
         return None
 
     def losses(
-        self, w: Rows, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
+        self, w: EncodedTable, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
     ) -> StepLosses:
         s_w = self.model.s_w(w)[:, -self.shape.features :]  # (B, D, d)
         loss = self.model.distance(self.model(w, masks), s_w, masks)
@@ -152,5 +153,5 @@ class TJepaLoss:
     def after_step(self, progress: Tensor | float) -> None:
         self.model.follow(progress)
 
-    def embed(self, rows: Rows) -> Embedded:
+    def embed(self, rows: EncodedTable) -> Embedded:
         return Points(embed_points_in_blocks(self.model, rows))

@@ -27,7 +27,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from varjepa.errors import InputError
-from varjepa.models.table_rows import Rows, take_rows
+from varjepa.tables.encoded import EncodedTable
 
 PROMPT = timedelta(seconds=30)
 """Processes in step with each other wait no longer: one has gone, or its machine."""
@@ -62,12 +62,12 @@ class Team:
         return slice(self.rank * rows // self.size, (self.rank + 1) * rows // self.size)
 
     def over_rows(
-        self, work: Callable[[Rows], tuple[Tensor, ...]], rows: Rows
+        self, work: Callable[[EncodedTable], tuple[Tensor, ...]], rows: EncodedTable
     ) -> tuple[Tensor, ...]:
         """What ``work`` gives for all rows, each process doing its part.  # (N, …) each"""
         if self.prompt is None or len(rows) < self.size:
             return work(rows)
-        parts = work(take_rows(rows, self.part(len(rows))))
+        parts = work(rows.take(self.part(len(rows))))
         return tuple(self._gather(part, len(rows)) for part in parts)
 
     def _gather(self, mine: Tensor, rows: int) -> Tensor:

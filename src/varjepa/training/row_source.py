@@ -13,8 +13,8 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from varjepa.models.table_rows import Rows, take_rows
 from varjepa.tables import TableCodec
+from varjepa.tables.encoded import EncodedTable
 from varjepa.tables.messages import collect_warnings
 from varjepa.tables.shuffling import ShuffledFiles
 from varjepa.training.processes import ALONE, Team
@@ -27,11 +27,11 @@ class RowSource(Protocol):
     """The rows of every epoch."""
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> EncodedTable:
         """Those of the epoch that has begun: always the same tensors, for recordings know them."""
 
     @property
-    def sample(self) -> Rows:
+    def sample(self) -> EncodedTable:
         """A few rows of the table, the same at any time."""
 
     def begin_epoch(self, epoch: int) -> None:
@@ -47,16 +47,16 @@ class RowSource(Protocol):
 class RowsInMemory(RowSource):
     """A table in memory: every epoch has all its rows."""
 
-    def __init__(self, rows: Rows, row_numbers: Tensor | None = None) -> None:
+    def __init__(self, rows: EncodedTable, row_numbers: Tensor | None = None) -> None:
         self._rows, self._numbers = rows, row_numbers
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> EncodedTable:
         return self._rows
 
     @property
-    def sample(self) -> Rows:
-        return take_rows(self._rows, slice(0, SAMPLE))
+    def sample(self) -> EncodedTable:
+        return self._rows.take(slice(0, SAMPLE))
 
     def begin_epoch(self, epoch: int) -> None:
         pass
@@ -68,9 +68,9 @@ class RowsInMemory(RowSource):
         pass
 
 
-def as_source(rows: Rows | RowSource, row_numbers: Tensor | None = None) -> RowSource:
+def as_source(rows: EncodedTable | RowSource, row_numbers: Tensor | None = None) -> RowSource:
     """Rows as a source; a source as it is."""
-    return RowsInMemory(rows, row_numbers) if isinstance(rows, Rows) else rows
+    return RowsInMemory(rows, row_numbers) if isinstance(rows, EncodedTable) else rows
 
 
 # --- Rows of tables larger than memory: an epoch is a window of them, shuffled.
@@ -91,32 +91,32 @@ class WindowedRows(RowSource):
         codec: TableCodec,
         size: int,
         epochs: int,
-        sample: Rows,
+        sample: EncodedTable,
         team: Team = ALONE,
     ) -> None:
         """``size``: rows of a window; ``epochs``: windows that are asked for, at most."""
         self.files, self.codec, self.size, self.epochs = files, codec, size, epochs
         self._sample, self._team = sample, team
-        self._next = _empty_window(codec, size, has_missing(codec, files.files.rows))
+        self._next = codec.empty(size, has_missing(codec, files.files.rows))
         self._next_numbers = torch.zeros(size, dtype=torch.int64)
-        self._rows = _copy(self._next, sample.num.device)
+        self._rows = self._next.to(sample.num.device, copy=True)
         self._numbers = self._next_numbers.clone()
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="rows")
         self._reading: tuple[int, Future[None]] | None = None
         self._closed = threading.Event()
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> EncodedTable:
         return self._rows
 
     @property
-    def sample(self) -> Rows:
-        return take_rows(self._sample, slice(0, SAMPLE))
+    def sample(self) -> EncodedTable:
+        return self._sample.take(slice(0, SAMPLE))
 
     def begin_epoch(self, epoch: int) -> None:
         with self._team.sharing_errors():  # also waits for whoever reads longest
             self._await(epoch)
-        for mine, new in zip(_tensors(self._rows), _tensors(self._next), strict=True):
+        for mine, new in zip(self._rows.tensors, self._next.tensors, strict=True):
             mine.copy_(new)
         self._numbers.copy_(self._next_numbers)
         if epoch + 1 < self.epochs:
@@ -138,19 +138,14 @@ class WindowedRows(RowSource):
             self._fill(epoch)
 
     def _fill(self, epoch: int) -> None:
-        """Read and encode a window; numpy's arrays here are the tensors' own memory."""
-        num, cat = self._next.num.numpy(), self._next.cat.numpy()
-        observed = None if self._next.observed is None else self._next.observed.numpy()
+        """Read and encode a window."""
         numbers, place = self._next_numbers.numpy(), 0
         for table, here in self.files.read(epoch * self.size, self.size):
             if self._closed.is_set():
                 return
             with collect_warnings():  # what is odd about the cells was said when they were counted
-                unit = self.codec.to_unit(table)
-            rows = slice(place, place + len(here))
-            num[rows], cat[rows], numbers[rows] = unit.x_num, unit.x_cat, here
-            if observed is not None:
-                observed[rows] = unit.observed
+                self._next.write(place, self.codec.to_unit(table))
+            numbers[place : place + len(here)] = here
             place += len(here)
         pa.default_memory_pool().release_unused()
 
@@ -166,21 +161,3 @@ def has_missing(codec: TableCodec, rows: int) -> bool:
     return any(number.marginal.missing_share for number in codec.numeric) or any(
         sum(category.levels.counts) < rows for category in codec.categorical
     )
-
-
-def _empty_window(codec: TableCodec, size: int, holes: bool) -> Rows:
-    n_num, n_cat = len(codec.numeric), len(codec.categorical)
-    return Rows(
-        torch.zeros(size, n_num),
-        torch.zeros(size, n_cat, dtype=torch.int64),
-        torch.zeros(size, n_num + n_cat, dtype=torch.bool) if holes else None,
-    )
-
-
-def _copy(rows: Rows, device: torch.device) -> Rows:
-    observed = None if rows.observed is None else rows.observed.to(device, copy=True)
-    return Rows(rows.num.to(device, copy=True), rows.cat.to(device, copy=True), observed)
-
-
-def _tensors(rows: Rows) -> list[Tensor]:
-    return [rows.num, rows.cat, *([] if rows.observed is None else [rows.observed])]

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from varjepa.models.inference import Measure, measure_rows
 from varjepa.models.masking import MaskSettings, draw_mask_sizes
-from varjepa.models.table_rows import Rows, split_rows, take_rows
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.randomness import generator_for
+from varjepa.tables.encoded import EncodedTable
 from varjepa.training.losses import Loss
 from varjepa.training.processes import ALONE, Team
 from varjepa.training.step import Streams, draw_step
@@ -111,7 +111,7 @@ class HeldOutLoss(Selection):
     asked about different answers, and the closer those are to each other, the better the score.
     """
 
-    rows: Rows
+    rows: EncodedTable
     masks: MaskSettings
     seed: int
     batch: int = 1024
@@ -122,7 +122,7 @@ class HeldOutLoss(Selection):
     def score(self, objective: Loss) -> float:
         streams = Streams.of(self.seed, self.rows.num.device)
         total = 0.0
-        for part in split_rows(self.rows, self.batch):
+        for part in self.rows.split(self.batch):
             sizes = draw_mask_sizes(objective.shape.features, self.masks, streams.sizes)
             draw = draw_step(
                 objective, len(part), part.observed, sizes, self.masks.targets, streams.numbers
@@ -130,7 +130,7 @@ class HeldOutLoss(Selection):
             final = torch.ones(3, device=part.num.device)
             mine = self.team.part(len(part))
             if mine.start < mine.stop:
-                draw, w = draw.rows(mine), take_rows(part, mine)
+                draw, w = draw.rows(mine), part.take(mine)
                 total += float(objective.losses(w, draw.masks, draw.noise, final).loss.sum())
         return -self.team.total(total) / len(self.rows)
 
@@ -142,9 +142,9 @@ class FilteredProbe(Selection):
     With ``discard`` 0 on all of them, which needs no uncertainty.
     """
 
-    train: Rows
+    train: EncodedTable
     train_labels: Tensor  # (N,) class numbers
-    validation: Rows
+    validation: EncodedTable
     validation_labels: Tensor  # (M,)
     classes: int
     probe: LinearProbeSettings
@@ -164,7 +164,7 @@ class FilteredProbe(Selection):
     def score(self, objective: Loss) -> float:
         some = self._rows_to_learn_from()
         (features,) = self.team.over_rows(
-            lambda rows: (objective.embed(rows).mean.flatten(1),), take_rows(self.train, some)
+            lambda rows: (objective.embed(rows).mean.flatten(1),), self.train.take(some)
         )
         held_out, *uncertainty = self.team.over_rows(
             lambda rows: self._features_and_uncertainty(objective, rows), self.validation
@@ -183,7 +183,7 @@ class FilteredProbe(Selection):
         order = torch.randperm(len(self.train_labels), generator=generator)
         return order[: self.probe.rows].to(self.train_labels.device)
 
-    def _features_and_uncertainty(self, objective: Loss, rows: Rows) -> tuple[Tensor, ...]:
+    def _features_and_uncertainty(self, objective: Loss, rows: EncodedTable) -> tuple[Tensor, ...]:
         """Tokens side by side (n, D · d) and, to discard rows by it, their measure (n,)."""
         features = objective.embed(rows).mean.flatten(1)
         if not self.discard:

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from varjepa.models.masking import FeatureMasks, draw_mask_sizes, draw_masks
-from varjepa.models.table_rows import Rows, take_rows
 from varjepa.nn.kernels.row_threads import RowThreads, slices_of
 from varjepa.randomness import generator_for
+from varjepa.tables.encoded import EncodedTable
 from varjepa.training.losses import Loss
 from varjepa.training.optimisation import (
     KlAnnealing,
@@ -183,7 +183,7 @@ class Stepper:
     def __init__(
         self,
         objective: Loss,
-        rows: Rows | RowSource,
+        rows: EncodedTable | RowSource,
         settings: TrainingSettings,
         seed: int,
         team: Team = ALONE,
@@ -264,20 +264,20 @@ class Stepper:
     def descend(self, inputs: StepInputs) -> None:
         """Algorithm 1's step; no weight learns from a loss or gradient that the guard refuses."""
         objective = self.objective
-        batch = take_rows(self.rows, inputs.index)
+        batch = self.rows.take(inputs.index)
         mine, share = own_rows(inputs, self.team)
         draw = draw_step(
             objective, len(batch), batch.observed, inputs.sizes, self.settings.masks.targets,
             self.streams.numbers, inputs.bucket,
         ).rows(mine)  # fmt: skip
-        w = take_rows(batch, mine)
+        w = batch.take(mine)
 
         def work(here: slice) -> tuple[Tensor, Tensor]:
             """The loss of some rows, as their part of the batch's mean, and what is recorded."""
             part = draw.rows(here)
             # autocast belongs to a thread
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.in_bfloat16):
-                losses = objective.losses(take_rows(w, here), part.masks, part.noise, inputs.ramps)
+                losses = objective.losses(w.take(here), part.masks, part.noise, inputs.ramps)
             recorded = torch.stack([losses.loss, *losses.recorded]).detach()  # (T, rows)
             return (losses.descended * share[here]).sum(), recorded
 

@@ -29,10 +29,10 @@ from rich.text import Text
 from tests.cli.test_shell import Captured, run
 from tests.report.test_page import POLICY, Reader, full_page
 from varjepa import VarTJEPA
-from varjepa.cli.evaluate import printed
 from varjepa.cli.shell import PlainConsole, visible
 from varjepa.demo import most_uncertain, training_curve
-from varjepa.report.page import EmbeddingMap, ReportPage, ResultTable, render_page
+from varjepa.report.page import EmbeddingMap, ReportPage, render_page
+from varjepa.report.tables import Table, to_terminal
 from varjepa.tables import read_table, write_table
 from varjepa.tables.writing import without_formulas
 
@@ -204,7 +204,7 @@ def fitted_page(name: Callable[[str], str]) -> str:
     return render_page(
         ReportPage(
             title=name("title"),
-            tables=[ResultTable(name("t"), [name("c"), name("d")], [[name("x"), name("y")]])],
+            tables=[Table(name("t"), [name("c"), name("d")], [[name("x"), name("y")]])],
             curve=training_curve(model),
             map=EmbeddingMap(flat[:, 0], flat[:, 1], classes, unsure.astype(float)),
             uncertain_rows=most_uncertain(model, table, np.arange(60), unsure),
@@ -318,8 +318,8 @@ def test_tables_and_styles_on_a_real_terminal() -> None:
     console.file = io.StringIO()
     console._force_terminal = True
     console._color_system = console._color_system or 1  # type: ignore[assignment]
-    table = ResultTable(f"t{CONTROLS}", [f"c{CONTROLS}", "[red]d"], [[f"x{CONTROLS}", "[/y]"]])
-    console.print(printed(table))
+    table = Table(f"t{CONTROLS}", [f"c{CONTROLS}", "[red]d"], [[f"x{CONTROLS}", "[/y]"]])
+    console.print(to_terminal(table))
     console.print(f"line {CONTROLS} [bold]")
     console.print(Text(f"text {CONTROLS}", style="bold"))
     shown = console.file.getvalue()

@@ -21,7 +21,6 @@ from varjepa.report.page import (
     Headline,
     LineChart,
     ReportPage,
-    ResultTable,
     RiskCoverage,
     TrainingCurve,
     UncertainCell,
@@ -29,6 +28,7 @@ from varjepa.report.page import (
     render_page,
     write_page,
 )
+from varjepa.report.tables import Table
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
@@ -55,7 +55,7 @@ def full_page(rows: int = 60, name: Any = lambda i: f"name {i}") -> ReportPage:
         subtitle=name(1),
         headlines=[Headline(name(2), name(3), name(4)), Headline("rows", "60")],
         tables=[
-            ResultTable(
+            Table(
                 name(5),
                 [name(6), "accuracy", "seconds"],
                 [[name(7), "0.81 ± 0.02", "1,204"], [name(8), "−3e-4", ""]],
@@ -255,7 +255,7 @@ def test_characters_no_page_may_hold_are_replaced(tmp_path: Path) -> None:
 
 
 def test_numbers_are_flush_right() -> None:
-    table = ResultTable(
+    table = Table(
         "t",
         ["word", "number", "share", "mixed", "blank"],
         [["a", "−1.5", "12 %", "3", ""], ["b", "2,000 ± 1e-3", "—", "x3", " "]],
@@ -367,7 +367,7 @@ def test_unequal_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="risk ours: 3 values, but 2 coverage"):
         RiskCoverage(two, {"ours": three})
     with pytest.raises(ValueError, match="row 0 of t: 1 values, but 2 columns"):
-        ResultTable("t", ["a", "b"], [["1"]])
+        Table("t", ["a", "b"], [["1"]])
 
 
 def test_line_charts_have_a_legend_and_hostile_names_stay_text() -> None:

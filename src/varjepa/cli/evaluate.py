@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, cast
 
 import typer
-from rich.table import Table as PrintedTable
 from rich.text import Text
 
 from varjepa.cli.fit import parse_kind
@@ -18,7 +17,8 @@ from varjepa.evaluate import EvaluateSettings, run_evaluation
 from varjepa.evaluate.settings import REPRESENTATIONS, Task
 from varjepa.evaluate.tables import build_page, main_tables
 from varjepa.report.charts import check_can_draw
-from varjepa.report.page import ResultTable, write_page
+from varjepa.report.page import write_page
+from varjepa.report.tables import to_terminal
 
 
 def evaluate(
@@ -84,19 +84,9 @@ def evaluate(
     page = build_page(found)
     for result in main_tables(found):
         console.print()
-        console.print(printed(result))
+        console.print(to_terminal(result))
     write_page(page, out / "report.html")
     _say(f"\nreport: {out / 'report.html'}")
-
-
-def printed(table: ResultTable) -> PrintedTable:
-    """A result table for the terminal; words from the data are text, never markup."""
-    shown = PrintedTable(title=Text(table.title, style="bold"), title_justify="left", box=None)
-    for i, column in enumerate(table.columns):
-        shown.add_column(Text(column), justify="left" if i == 0 else "right")
-    for row in table.rows:
-        shown.add_row(*(Text(cell) for cell in row))
-    return shown
 
 
 def _say(line: str) -> None:

@@ -37,13 +37,13 @@ from varjepa.report.page import (
     EmbeddingMap,
     Headline,
     ReportPage,
-    ResultTable,
     RiskCoverage,
     TrainingCurve,
     UncertainCell,
     UncertainRow,
     write_page,
 )
+from varjepa.report.tables import Table
 
 HOLES = 0.05
 """Share of the test cells that are removed and filled again."""
@@ -158,7 +158,7 @@ def run_demo(folder: Path, settings: DemoSettings, say: Say) -> Path:
 
 def judge(
     model: VarTJEPA, table: pa.Table, label: NDArray[np.int64], split: Split
-) -> tuple[ResultTable, NDArray[np.bool_]]:
+) -> tuple[Table, NDArray[np.bool_]]:
     """Accuracy of a classifier on raw features and on embeddings, and where the latter is right."""
     raw = table.to_pydict()
     features = np.column_stack([np.asarray(raw[name], dtype=object) for name in table.column_names])
@@ -175,12 +175,10 @@ def judge(
     rows = [["perceptron 128-128", f"{plain:.3f}", f"{correct.mean():.3f}"]]
     columns = ["classifier", "raw features", "embedding"]
     note = f"Accuracy on {len(split.test):,} rows that neither the model nor the classifier saw."
-    return ResultTable("Accuracy", columns, rows, note), correct
+    return Table("Accuracy", columns, rows, note), correct
 
 
-def selective_table(
-    correct: NDArray[np.bool_], unsure: Mapping[str, NDArray[np.float32]]
-) -> ResultTable:
+def selective_table(correct: NDArray[np.bool_], unsure: Mapping[str, NDArray[np.float32]]) -> Table:
     """Accuracy of the perceptron on the rows each uncertainty would keep."""
     rows = [
         [kind, *(f"{accuracy_at(correct, score, coverage):.3f}" for coverage in COVERAGES)]
@@ -188,12 +186,12 @@ def selective_table(
     ]
     columns = ["uncertainty", *(f"{coverage:.0%} kept" for coverage in COVERAGES)]
     note = "Accuracy on embeddings when the most uncertain rows are left out."
-    return ResultTable("Selective accuracy", columns, rows, note)
+    return Table("Selective accuracy", columns, rows, note)
 
 
 def ambiguity_table(
     ambiguity: NDArray[np.float64], unsure: Mapping[str, NDArray[np.float32]]
-) -> ResultTable:
+) -> Table:
     """Whether the uncertainty finds the rows that were made ambiguous."""
     rows = [
         [kind, f"{spearman(score, ambiguity):.3f}", f"{auroc_of_ambiguous(score, ambiguity):.3f}"]
@@ -201,10 +199,10 @@ def ambiguity_table(
     ]
     columns = ["uncertainty", "Spearman", "AUROC of the most ambiguous quarter"]
     note = "SIM knows how ambiguous each row was made; the model was never told."
-    return ResultTable("Uncertainty against the true ambiguity", columns, rows, note)
+    return Table("Uncertainty against the true ambiguity", columns, rows, note)
 
 
-def imputation_table(model: VarTJEPA, test: pa.Table, train: pa.Table, seed: int) -> ResultTable:
+def imputation_table(model: VarTJEPA, test: pa.Table, train: pa.Table, seed: int) -> Table:
     """Remove 5 % of the cells, fill them, and compare with the column's mean or mode."""
     holed, removed = remove_cells(test, HOLES, seed)
     errors = imputation_errors(test, model.impute(holed), removed, train)
@@ -213,10 +211,10 @@ def imputation_table(model: VarTJEPA, test: pa.Table, train: pa.Table, seed: int
         ["categories: share right", f"{errors.mode_accuracy:.3f}", f"{errors.accuracy:.3f}"],
     ]
     note = f"{HOLES:.0%} of the test cells were removed and filled from the rest of their row."
-    return ResultTable("Filling holes", ["", "mean or mode", "varjepa"], rows, note)
+    return Table("Filling holes", ["", "mean or mode", "varjepa"], rows, note)
 
 
-def samples_table(model: VarTJEPA, test: pa.Table, train: pa.Table, seed: int) -> ResultTable:
+def samples_table(model: VarTJEPA, test: pa.Table, train: pa.Table, seed: int) -> Table:
     """Drawn rows against real ones, between the best and the worst one could expect."""
     few = train.slice(0, test.num_rows)
     others = {
@@ -230,19 +228,20 @@ def samples_table(model: VarTJEPA, test: pa.Table, train: pa.Table, seed: int) -
         rows.append([name, f"{found.marginal:.3f}", f"{found.pairwise:.3f}", f"{found.auroc:.3f}"])
     columns = ["against the test rows", "columns", "pairs of columns", "AUROC of a classifier"]
     note = "Mean distances (0: the same); a classifier that cannot tell drawn from real has .5."
-    return ResultTable("Drawing rows", columns, rows, note)
+    return Table("Drawing rows", columns, rows, note)
 
 
-def headlines(tables: Sequence[ResultTable], seconds: float) -> list[Headline]:
+def headlines(tables: Sequence[Table], seconds: float) -> list[Headline]:
     """The four numbers at the top of the page."""
     accuracies, selective, ambiguous, *_ = tables
+    best = accuracies.rows[-1]
     selected, found = (
         next(row for row in t.rows if row[0] == SHOWN) for t in (selective, ambiguous)
     )
     return [
-        Headline("accuracy on embeddings", accuracies.rows[-1][2], f"raw {accuracies.rows[-1][1]}"),
-        Headline("accuracy at 50 % coverage", selected[4], f"by {SHOWN}"),
-        Headline("Spearman with ambiguity", found[1], f"by {SHOWN}"),
+        Headline("accuracy on embeddings", str(best[2]), f"raw {best[1]}"),
+        Headline("accuracy at 50 % coverage", str(selected[4]), f"by {SHOWN}"),
+        Headline("Spearman with ambiguity", str(found[1]), f"by {SHOWN}"),
         Headline("whole demo", f"{seconds:.0f} s", "fit, judge, fill, draw, report"),
     ]
 
@@ -308,7 +307,7 @@ def most_uncertain(
     return found
 
 
-def as_text(table: ResultTable) -> str:
+def as_text(table: Table) -> str:
     """A result table for the terminal."""
     widths = [
         max(len(str(c)) for c in column) for column in zip(table.columns, *table.rows, strict=True)

@@ -20,10 +20,10 @@ from varjepa.report.page import (
     Headline,
     LineChart,
     ReportPage,
-    ResultTable,
     RiskCoverage,
     TrainingCurve,
 )
+from varjepa.report.tables import Table
 
 
 def share(value: SupportsFloat) -> str:
@@ -69,7 +69,7 @@ PAPERS = "posterior"
 NOT_A_SCORE = ("random", "oracle")
 
 
-def result_tables(e: Evaluation) -> list[ResultTable]:
+def result_tables(e: Evaluation) -> list[Table]:
     """All tables, the most important first; empty ones are left out."""
     metrics = metrics_of(e)
     tables = [
@@ -85,7 +85,7 @@ def result_tables(e: Evaluation) -> list[ResultTable]:
     return [table for table in tables if table.rows]
 
 
-def main_tables(e: Evaluation) -> list[ResultTable]:
+def main_tables(e: Evaluation) -> list[Table]:
     """The few for a terminal."""
     metric = metrics_of(e)[0]
     tables = [comparison(e, metric), differences(e), selective(e, metric), low_labels(e), cost(e)]
@@ -97,7 +97,7 @@ def metrics_of(e: Evaluation) -> list[str]:
     return ["accuracy", "f1_macro", "f1_weighted"] if e.target.classes else ["rmse", "r2"]
 
 
-def comparison(e: Evaluation, metric: str) -> ResultTable:
+def comparison(e: Evaluation, metric: str) -> Table:
     """One metric at full coverage: representations down, predictors across."""
 
     def cell_text(cell: Cell) -> str:
@@ -116,10 +116,10 @@ def comparison(e: Evaluation, metric: str) -> ResultTable:
             f"On {len(e.split.test):,} test rows.{spread} Guessing {constant}: "
             f"{write(e, e.constant_guess)}."
         )
-    return ResultTable(TITLES[metric], _columns(e), _grid(e, e.cells, cell_text), note)
+    return Table(TITLES[metric], _columns(e), _grid(e, e.cells, cell_text), note)
 
 
-def differences(e: Evaluation) -> ResultTable:
+def differences(e: Evaluation) -> Table:
     """What a representation gains over raw features, with the test rows' sampling error."""
     cells = [c for c in e.cells if (c.representation, c.predictor) in e.differences]
 
@@ -132,10 +132,10 @@ def differences(e: Evaluation) -> ResultTable:
         f"Gain in {what} with the same predictor. Here ± is the standard error of drawing these "
         "test rows, the same ones for both: gains within two of it may be chance."
     )
-    return ResultTable("Gain over raw features", _columns(e), _grid(e, cells, cell_text), note)
+    return Table("Gain over raw features", _columns(e), _grid(e, cells, cell_text), note)
 
 
-def selective(e: Evaluation, metric: str) -> ResultTable:
+def selective(e: Evaluation, metric: str) -> Table:
     """One predictor, chosen on validation rows: every uncertainty at every coverage."""
     scores = list(dict.fromkeys(row.score for row in e.figures if is_of(e.shown, row)))
     areas = {area.score: area for area in e.areas}
@@ -160,7 +160,7 @@ def selective(e: Evaluation, metric: str) -> ResultTable:
         f"{shown_title(e)}, chosen on validation rows. {score_words(scores)} AURC and AUGRC: areas "
         f"under the {risk} over all coverages, smaller is better."
     )
-    return ResultTable(
+    return Table(
         f"Selective {TITLES[metric].replace('Macro', 'macro').replace('Weighted', 'weighted')}"
         .replace("Accuracy", "accuracy"),
         columns + (["AURC", "AUGRC"] if is_main else []),
@@ -169,7 +169,7 @@ def selective(e: Evaluation, metric: str) -> ResultTable:
     )  # fmt: skip
 
 
-def by_predictor(e: Evaluation) -> ResultTable:
+def by_predictor(e: Evaluation) -> Table:
     """The paper's arrangement: every predictor on the embeddings, by the posterior's spread."""
     metric = metrics_of(e)[0]
     cells = [c for c in e.cells if c.representation == e.shown.representation]
@@ -187,10 +187,10 @@ def by_predictor(e: Evaluation) -> ResultTable:
         f"{TITLES[metric]} on {REPRESENTATIONS[e.shown.representation]}, as the paper's tables "
         "have it. Different predictors err on different rows: compare within a predictor."
     )
-    return ResultTable(f"Every predictor: {TITLES[metric]}", columns, rows, note)
+    return Table(f"Every predictor: {TITLES[metric]}", columns, rows, note)
 
 
-def low_labels(e: Evaluation) -> ResultTable:
+def low_labels(e: Evaluation) -> Table:
     """Few labels, everything else as before."""
     found = {(p.representation, p.labels): p for p in e.low_labels}
     names = [n for n in COMPARED if any(r == n for r, _ in found)]
@@ -208,10 +208,10 @@ def low_labels(e: Evaluation) -> ResultTable:
         "Representations use the other rows without their labels."
     )
     columns = ["labels", *(REPRESENTATIONS[name] for name in names)]
-    return ResultTable("Few labels", columns, rows, note)
+    return Table("Few labels", columns, rows, note)
 
 
-def thresholds(e: Evaluation) -> ResultTable:
+def thresholds(e: Evaluation) -> Table:
     """What to do with a new row."""
     shares = [f"{c:.0%}" for c in COVERAGES if c < 1]
     rows = [
@@ -222,10 +222,10 @@ def thresholds(e: Evaluation) -> ResultTable:
         "Answer a new row if its uncertainty is at most this, and about that share of rows is "
         f"answered; from {len(e.split.validation):,} validation rows, without their labels."
     )
-    return ResultTable("Thresholds", ["uncertainty", *shares], rows, note)
+    return Table("Thresholds", ["uncertainty", *shares], rows, note)
 
 
-def cost(e: Evaluation) -> ResultTable:
+def cost(e: Evaluation) -> Table:
     """Where the time went."""
     rows = [
         [
@@ -247,7 +247,7 @@ def cost(e: Evaluation) -> ResultTable:
         if "TJEPA" in e.records and not e.settings.labels_pick_checkpoint
         else ""
     )
-    return ResultTable("Cost", columns, rows, note)
+    return Table("Cost", columns, rows, note)
 
 
 def score_words(scores: Sequence[str]) -> str:
@@ -379,13 +379,13 @@ def headlines(e: Evaluation) -> list[Headline]:
     if table.rows and len(table.columns) > 1:
         first = table.rows[0]
         others = ", ".join(
-            f"{name} {text.split(' ±')[0]}"
+            f"{name} {str(text).split(' ±')[0]}"
             for name, text in zip(table.columns[1:-1], first[1:-1], strict=True)
         )
         found.append(
             Headline(
                 f"{title} from {first[0]} labels: {table.columns[-1]}",
-                first[-1].split(" ±")[0],
+                str(first[-1]).split(" ±")[0],
                 others,
             )
         )

@@ -21,6 +21,7 @@ from varjepa.errors import InputError
 from varjepa.files import make_folder, write_text
 from varjepa.report import charts
 from varjepa.report.charts import class_marks, curve_strokes
+from varjepa.report.tables import SIGNS, Table
 
 Floats = NDArray[np.float64]
 
@@ -111,24 +112,6 @@ class UncertainRow:
     """in the order to show them, the most uncertain first"""
 
 
-@dataclass(frozen=True)
-class ResultTable:
-    """Any table of words and numbers; columns that hold only numbers are set flush right."""
-
-    title: str
-    """a heading"""
-    columns: Sequence[str]
-    """names"""
-    rows: Sequence[Sequence[str]]
-    """a cell per column"""
-    note: str = ""
-    """what to read off"""
-
-    def __post_init__(self) -> None:
-        for number, row in enumerate(self.rows):
-            _check_lengths(f"row {number} of {self.title}", len(row), "columns", len(self.columns))
-
-
 @dataclass(frozen=True, eq=False)
 class LineChart:
     """Means with error bars over a few places of a log axis, a line each."""
@@ -161,7 +144,7 @@ class ReportPage:
     """a sentence below it"""
     headlines: Sequence[Headline] = ()
     """large numbers at the top"""
-    tables: Sequence[ResultTable] = ()
+    tables: Sequence[Table] = ()
     """plain tables, a section each"""
     charts: Sequence[LineChart] = ()
     """line charts, a section each"""
@@ -223,7 +206,8 @@ def render_page(page: ReportPage) -> str:
     return render_template(
         "page.html.j2",
         page=page,
-        tables=[(table, _numeric_columns(table)) for table in page.tables if table.rows],
+        tables=[table for table in page.tables if table.rows],
+        signs=SIGNS,
         charts=[_chart_view(chart, i) for i, chart in enumerate(page.charts) if chart.series],
         curve=_curve_view(page.curve),
         map=_map_view(page.map),
@@ -420,17 +404,6 @@ def _cell_shares(rows: Sequence[UncertainRow]) -> list[list[float]]:
     """One scale for the cells of all rows, so that bars can be compared down the page."""
     shares = iter(_shares([cell.uncertainty for row in rows for cell in row.cells]))
     return [[next(shares) for _ in row.cells] for row in rows]
-
-
-def _numeric_columns(table: ResultTable) -> list[bool]:
-    """Columns whose cells are all numbers (with ±, %, a unit) or blank, and not all blank."""
-    number = r"[+\-−]?[\d,]*\.?\d+(?:[eE][+\-−]?\d+)?"
-    pattern = re.compile(rf"{number}(?:\s*±\s*{number})?\s*(?:%|s|ms|min|h|MB|GB|×)?|[-–—]?|nan")
-    return [
-        any(row[i].strip() for row in table.rows)
-        and all(pattern.fullmatch(row[i].strip()) for row in table.rows)
-        for i in range(len(table.columns))
-    ]
 
 
 def _number(value: float) -> str:

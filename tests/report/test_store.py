@@ -1,15 +1,36 @@
-"""Claims: result files continue, and never mix versions or settings."""
+"""Claims about the result store and the study loop.
+
+1. Rows are ordered by key and replaced; the file is whole on disk.
+2. Rows of other settings, another version or another program are refused and stay as they are; a
+   setting that came later and is None changes nothing.
+3. Settings and environments are shared on disk.
+4. The loop computes exactly the seeds that lack a row, saves after every job, and an interruption
+   loses only the job that runs.
+5. Folders are merged without replacing a row that is there.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from paper.results import FORMAT_VERSION, ORIGINS_FILE, Layout, ResultFile, Row, plain, read_rows
-from varjepa.errors import InputError
+from varjepa.errors import InputError, Interrupted
+from varjepa.report.store import (
+    FORMAT_VERSION,
+    ORIGINS_FILE,
+    Job,
+    ResultStore,
+    Row,
+    merge_folders,
+    plain,
+    read_rows,
+    run_jobs,
+    study_folder,
+)
 
 
 @dataclass(frozen=True)
@@ -18,11 +39,11 @@ class Settings:
     inner: tuple[int, int] = (1, 2)
 
 
-def opened(path: Path, epochs: int = 3) -> ResultFile:
+def opened(path: Path, epochs: int = 3) -> ResultStore:
     def settings(row: Row) -> object:
         return {**plain(Settings(epochs)), "weight": {"A": 1, "B": 2}[row["variant"]]}
 
-    return ResultFile(path, Layout(("variant", "run"), (), settings))
+    return ResultStore(path, ("variant", "run"), settings)
 
 
 def test_rows_are_kept_ordered_and_replaced(tmp_path: Path) -> None:
@@ -87,15 +108,15 @@ def test_a_setting_that_came_later_and_is_off_changes_nothing(tmp_path: Path) ->
     path = tmp_path / "rows.json"
     opened(path).add([{"variant": "A", "run": 0}])
 
-    def later(value: object) -> Layout:
+    def later(value: object) -> ResultStore:
         def settings(row: Row) -> object:
             return {**plain(Settings()), "weight": 1, "new": value}
 
-        return Layout(("variant", "run"), (), settings)
+        return ResultStore(path, ("variant", "run"), settings)
 
-    assert len(ResultFile(path, later(None)).rows) == 1
+    assert len(later(None).rows) == 1
     with pytest.raises(InputError, match="new None there, 5 here"):
-        ResultFile(path, later(5))
+        later(5)
 
 
 def test_rows_share_their_settings_and_environment_on_disk(tmp_path: Path) -> None:
@@ -113,3 +134,54 @@ def test_rows_share_their_settings_and_environment_on_disk(tmp_path: Path) -> No
     (tmp_path / ORIGINS_FILE).write_text("{}")
     with pytest.raises(InputError, match="does not say what settings"):
         opened(path)
+
+
+def test_the_loop_computes_what_is_missing_and_saves_after_every_job(tmp_path: Path) -> None:
+    asked: list[tuple[str, list[int]]] = []
+    lines: list[str] = []
+
+    def compute(job: Job, seeds: list[int]) -> list[Row]:
+        if job.about["variant"] == "B" and not asked[1:]:
+            raise KeyboardInterrupt
+        asked.append((job.about["variant"], seeds))
+        return [{"run": s, "part": p} for s in seeds for p in ("x", "y")]
+
+    def store() -> ResultStore:
+        return ResultStore(tmp_path / "rows.json", ("variant", "run", "part"))
+
+    def jobs(runs: int) -> list[Job]:
+        return [Job({"variant": v}, range(runs), {"part": ("x", "y")}, "run") for v in "AB"]
+
+    def run(runs: int) -> None:
+        with study_folder(tmp_path):
+            run_jobs(store(), jobs(runs), compute, lines.append, lambda rows: rows[0]["variant"])
+
+    with pytest.raises(Interrupted, match="finished cells are in"):
+        run(1)
+    assert asked == [("A", [0])]
+    asked.append(("", []))  # B may be computed now
+    run(2)
+    assert asked[2:] == [("A", [1]), ("B", [0, 1])]
+    assert lines == ["A", "A", "B"]
+    assert len(store().rows) == 8
+    rows = [row for row in store().rows if row["part"] == "x" or row["run"] == 1]
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    run(2)  # one part of a seed is not enough
+    assert asked[4:] == [("A", [0]), ("B", [0])]
+
+
+def test_folders_are_merged(tmp_path: Path) -> None:
+    for name, value in (("one", 1), ("two", 2)):
+        (tmp_path / name).mkdir()
+        opened(tmp_path / name / "rows.json").add(
+            [{"variant": v, "run": value * (v == "A"), "value": value} for v in "AB"]
+        )
+
+    def stores(folder: Path) -> list[Any]:
+        return [opened(folder / "rows.json")]
+
+    assert merge_folders(tmp_path / "all", [tmp_path / "one", tmp_path / "two"], stores) == 3
+    rows = stores(tmp_path / "all")[0].rows
+    assert [(r["variant"], r["value"]) for r in rows] == [("A", 1), ("A", 2), ("B", 1)]
+    with pytest.raises(InputError, match="has no rows to merge"):
+        merge_folders(tmp_path / "all", [tmp_path / "none"], stores)

@@ -14,15 +14,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from varjepa.nn import transformer
-from varjepa.nn.kernels import cpu_block as short_attention
-from varjepa.nn.transformer import Block, Transformer, attend
+from varjepa.nn.kernels import attend_long, cpu_block, reference_only
+from varjepa.nn.transformer import Transformer, attend
 
 
 def plain(qkv: Tensor, heads: int, valid: Tensor | None, queries: int) -> Tensor:
     rows, length, _ = qkv.shape
     q, k, v = qkv.view(rows, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
-    return attend(q[:, :, -queries:], k, v, valid).transpose(1, 2).flatten(2)
+    with reference_only():
+        return attend(q[:, :, -queries:], k, v, valid).transpose(1, 2).flatten(2)
 
 
 @pytest.mark.parametrize("narrow", [0, 99])
@@ -31,7 +31,7 @@ def plain(qkv: Tensor, heads: int, valid: Tensor | None, queries: int) -> Tensor
 def test_both_ways_are_attention(
     narrow: int, masked: bool, queries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(short_attention, "NARROW", narrow)
+    monkeypatch.setattr(cpu_block, "NARROW", narrow)
     g = torch.Generator().manual_seed(0)
     qkv = torch.randn(6, 5, 24, generator=g, dtype=torch.float64)
     valid = torch.rand(6, 5, generator=g) > 0.4 if masked else None
@@ -40,8 +40,8 @@ def test_both_ways_are_attention(
         valid[:, 0] = True
         bias = torch.zeros(6, 5, dtype=torch.float64).masked_fill(~valid, -1e300)
     weight = torch.randn(6, queries, 8, generator=g, dtype=torch.float64)
-    ours, kept = short_attention.attend_shortly(qkv, 2, bias, queries)
-    gradient = short_attention.attend_shortly_backward(weight, kept, 2)
+    ours, kept = cpu_block.attend_shortly(qkv, 2, bias, queries)
+    gradient = cpu_block.attend_shortly_backward(weight, kept, 2)
     qkv.requires_grad_()
     theirs = plain(qkv, 2, valid, queries)
     torch.testing.assert_close(ours, theirs.detach())
@@ -54,17 +54,17 @@ def test_both_ways_are_attention(
 def test_the_block_by_hand(
     narrow: int, masked: bool, keep: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(short_attention, "NARROW", narrow)
+    monkeypatch.setattr(cpu_block, "NARROW", narrow)
     torch.manual_seed(0)
-    block = Block(8, heads=2, ff=12).double()
+    net = Transformer(8, depth=1, heads=2, ff=12).double()
     tokens = torch.randn(5, 4, 8, dtype=torch.float64, requires_grad=True)
     valid = torch.tensor([[True, False, True, True]] * 5) if masked else None
-    inputs, weight = (tokens, *block.parameters()), torch.randn(5, keep, 8).double()
-    ours = block(tokens, valid, keep)
+    inputs, weight = (tokens, *net.parameters()), torch.randn(5, keep, 8).double()
+    ours = net(tokens, valid, keep)
     gradients = torch.autograd.grad((ours * weight).sum(), inputs)
-    assert torch.autograd.gradcheck(lambda x: block(x, valid, keep), (tokens,))
-    monkeypatch.setattr(transformer, "LONG_SEQUENCE", 0)
-    theirs = block(tokens, valid, keep)
+    assert torch.autograd.gradcheck(lambda x: net(x, valid, keep), (tokens,))
+    with reference_only():
+        theirs = net(tokens, valid, keep)
     torch.testing.assert_close(ours, theirs)
     torch.testing.assert_close(gradients, torch.autograd.grad((theirs * weight).sum(), inputs))
 
@@ -88,5 +88,5 @@ def test_long_sequences_with_padded_heads_are_attention(masked: bool) -> None:
         bias = bias.masked_fill(~valid[:, None, None, :], -1e300)
     expected = (q @ k.transpose(-1, -2) / 2.0 + bias).softmax(-1) @ v  # √4
     for multiple in (1, 8):
-        found = transformer.attend_fused(q, k, v, bias if masked else None, multiple)
+        found = attend_long(q, k, v, bias if masked else None, multiple)
         torch.testing.assert_close(found, expected)

@@ -16,9 +16,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from varjepa.nn import transformer
 from varjepa.nn.heads import AttentionPooling
-from varjepa.nn.kernels import cpu_inference
+from varjepa.nn.kernels import cpu_inference, reference_only
 from varjepa.nn.kernels.cpu_inference import Attention, can_infer
 from varjepa.nn.transformer import Transformer
 
@@ -40,48 +39,40 @@ def make(width: int = 64) -> tuple[Transformer, Tensor, Tensor]:
     return net, torch.randn(40, 9, width), valid
 
 
-def plainly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transformer, "can_infer", lambda tokens: False)
-    monkeypatch.setattr(transformer, "LONG_SEQUENCE", 0)
-
-
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("keep", [1, 4, 9])
 @pytest.mark.parametrize("width", [16, 64])
 @torch.no_grad()
-def test_the_plain_block(
-    masked: bool, keep: int, width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_plain_block(masked: bool, keep: int, width: int) -> None:
     net, tokens, valid = make(width)
     assert can_infer(tokens)
     ours = net(tokens, valid if masked else None, keep)
-    plainly(monkeypatch)
-    torch.testing.assert_close(
-        ours, net(tokens, valid if masked else None, keep), rtol=1e-5, atol=1e-5
-    )
+    with reference_only():
+        theirs = net(tokens, valid if masked else None, keep)
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("masked", [False, True])
 @torch.no_grad()
-def test_pooling(masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pooling(masked: bool) -> None:
     _, tokens, valid = make()
     pool = AttentionPooling(64, pooled=3, heads=4)
     ours = pool(tokens, valid if masked else None)
-    plainly(monkeypatch)
-    monkeypatch.setattr(transformer, "LONG_SEQUENCE", 99)
-    torch.testing.assert_close(ours, pool(tokens, valid if masked else None), rtol=1e-5, atol=1e-5)
+    with reference_only():
+        theirs = pool(tokens, valid if masked else None)
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("size", [1e-3, 30.0, 1e4])
 @torch.no_grad()
-def test_scores_of_any_size(size: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_of_any_size(size: float) -> None:
     _, tokens, valid = make()
     net = Transformer(64, 1, 4, 128)
     net.blocks[0].attention.project_in.weight.mul_(size**0.5)
     ours = net(tokens, valid)
     assert ours.isfinite().all()
-    plainly(monkeypatch)
-    torch.testing.assert_close(ours, net(tokens, valid), rtol=1e-4, atol=1e-4)
+    with reference_only():
+        torch.testing.assert_close(ours, net(tokens, valid), rtol=1e-4, atol=1e-4)
 
 
 @torch.no_grad()
@@ -115,8 +106,8 @@ def test_rows_in_parts(tokens_together: int, keep: int, monkeypatch: pytest.Monk
     ours = net(tokens[:rows], valid[:rows], keep)
     order = torch.randperm(rows)
     assert torch.equal(net(tokens[order], valid[order], keep), ours[order])
-    plainly(monkeypatch)
-    theirs = net(tokens[:rows], valid[:rows], keep)
+    with reference_only():
+        theirs = net(tokens[:rows], valid[:rows], keep)
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 

@@ -1,1 +1,114 @@
-"""Fast paths of the transformer; each is tested against the plain torch reference."""
+"""Fast paths of the transformer, and the one place that decides when one is taken.
+
+The reference is :mod:`varjepa.nn.transformer` in plain torch. A fast path computes the same numbers
+up to rounding; each is tested against the reference, which runs alone inside of
+:func:`reference_only`. The first path of this table whose conditions hold is taken.
+
+=================  ===========================================================================
+path               when
+=================  ===========================================================================
+``fused_block``    a whole transformer on a GPU under autocast: Triton installed, width 16, 32
+                   or 64, at most 64 tokens a row (``can_fuse``)
+``cpu_inference``  a whole transformer, or attention pooling, on a CPU: fewer than
+                   ``LONG_SEQUENCE`` tokens, float32, gradients off, oneDNN (``can_infer``)
+``cpu_block``      a whole transformer on a CPU: fewer than ``LONG_SEQUENCE`` tokens, no autocast
+``attend_long``    attention over ``LONG_SEQUENCE`` keys or more: torch's own fused kernel
+reference          everything else
+=================  ===========================================================================
+
+Next to these, ``row_threads`` gives every CPU core rows of its own and ``tf32`` lets float32
+products use a GPU's tensor cores; both are called by name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from varjepa.nn.kernels.cpu_block import run_block
+from varjepa.nn.kernels.cpu_inference import attend_to_keys, can_infer, infer_blocks
+
+if TYPE_CHECKING:
+    from varjepa.nn.transformer import Transformer
+
+LONG_SEQUENCE = 128
+"""From here on torch's fused attention kernel wins; below, its tiles are mostly padding."""
+
+_is_enabled = True
+
+
+@contextmanager
+def reference_only() -> Iterator[None]:
+    """No fast path is taken inside of this, in the whole process: for tests and comparisons."""
+    global _is_enabled
+    before, _is_enabled = _is_enabled, False
+    try:
+        yield
+    finally:
+        _is_enabled = before
+
+
+def attend_fast(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor | None:
+    """What ``attend`` returns, by a fast path; None where the reference has to do it.
+
+    Shape: as ``attend``; ``bias (B, 1, 1, T)``.
+    """
+    if not _is_enabled:
+        return None
+    if k.shape[-2] >= LONG_SEQUENCE:
+        return attend_long(q, k, v, bias, multiple=1 if q.device.type == "cpu" else 8)
+    if q.device.type == "cpu" and can_infer(q):
+        return attend_to_keys(q, k, v, bias)
+    return None
+
+
+def transform_fast(
+    net: Transformer, tokens: Tensor, valid: Tensor | None, keep: int
+) -> Tensor | None:
+    """What ``net(tokens, valid, keep)`` returns, by a fast path; None where there is none."""
+    if not _is_enabled:
+        return None
+    if tokens.is_cuda and torch.is_autocast_enabled("cuda"):
+        from varjepa.nn.kernels.fused_block import can_fuse, fused_transformer  # needs Triton
+
+        if not can_fuse(tokens, net):
+            return None
+        return fused_transformer(tokens, valid, net, torch.get_autocast_dtype("cuda"))[:, -keep:]
+    is_short = tokens.shape[1] < LONG_SEQUENCE
+    # the backward pass of cpu_block knows nothing of autocast
+    if tokens.device.type != "cpu" or torch.is_autocast_enabled("cpu") or not is_short:
+        return None
+    bias = None if valid is None else key_bias(valid, tokens.dtype)
+    blocks: list[Any] = list(net.blocks)
+    heads, eps = blocks[0].attention.heads, blocks[0].mlp_norm.eps
+    weights = [tuple(block.parameters()) for block in blocks]
+    if can_infer(tokens):
+        return net.norm(infer_blocks(tokens, bias, heads, keep, eps, weights))
+    for each in weights[:-1]:
+        tokens = run_block(tokens, bias, heads, tokens.shape[1], eps, *each)
+    return net.norm(run_block(tokens, bias, heads, keep, eps, *weights[-1]))
+
+
+def attend_long(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, multiple: int) -> Tensor:
+    """Attention by torch's kernel, whose memory does not grow with S · T.
+
+    On a GPU it wants heads of a multiple of 8 numbers and would otherwise be replaced by one whose
+    memory does; zeros behind a head's numbers change neither scores nor values.
+    """
+    width = q.shape[-1]
+    if spare := -width % multiple:
+        q, k, v = (nn.functional.pad(part, (0, spare)) for part in (q, k, v))
+    scale = 1.0 / math.sqrt(width)
+    mixed = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
+    return mixed[..., :width]
+
+
+def key_bias(valid: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 for a valid key, a very negative number for the others.  # (B, T)"""
+    lowest = torch.finfo(dtype).min / 2  # −inf would make NaN gradients of fully masked scores
+    return torch.zeros(valid.shape, dtype=dtype, device=valid.device).masked_fill(~valid, lowest)

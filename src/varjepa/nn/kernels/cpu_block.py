@@ -1,11 +1,10 @@
-"""A transformer block for short sequences on a CPU, forward and backward.
+"""A transformer block for short sequences on a CPU, forward and backward by hand.
 
-Self-attention over a handful of tokens, made for a CPU, forward and backward.
-
-A table's row is 3 to 60 tokens. There the products are so small that a general kernel spends its
-time on copies and on softmaxes over short last axes. Two remedies: scores are kept transposed, keys
-× queries, so that the softmax runs down the columns and its inner loop is over contiguous queries;
-and where a token is narrow, the heads are not taken apart at all.
+The same mathematics as ``Block.forward``. A table's row is 3 to 60 tokens. There the products are
+so small that a general kernel spends its time on copies and on softmaxes over short last axes.
+Three remedies: scores are kept transposed, keys × queries, so that the softmax runs down the
+columns and its inner loop is over contiguous queries; where a token is narrow, the heads are not
+taken apart at all; gradients are summed and passed on in place, in half as many calls of torch.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+_aten = torch.ops.aten
 
 NARROW = 32
 """Width up to which one product over all heads, mostly with zeros, beats one product per head."""
@@ -120,21 +121,13 @@ def _scaled(a: Tensor, b: Tensor, d_head: int, out: Tensor | None = None) -> Ten
 
 def _softmax_backward(grad: Tensor, p: Tensor, dim: int) -> Tensor:
     """Gradient of the scores: p ⊙ (grad − Σ grad ⊙ p)."""
-    result: Tensor = torch.ops.aten._softmax_backward_data(grad, p, dim, p.dtype)
-    return result
+    return _aten._softmax_backward_data(grad, p, dim, p.dtype)
 
 
-# --- A transformer block for short sequences on a CPU, its backward pass written by hand.
-#
-# The same mathematics as ``Block.forward``. What is gained: short attention, gradients that
-# are
-# summed and passed on in place, and half as many calls, which counts when a call takes
-# microseconds.
-
-_aten = torch.ops.aten
+# --- The whole block.
 
 
-def cpu_block(
+def run_block(
     tokens: Tensor, bias: Tensor | None, heads: int, keep: int, eps: float, *weights: Tensor
 ) -> Tensor:
     """The last ``keep`` tokens of x + attention(norm(x)), then x + mlp(norm(x)).
@@ -143,8 +136,7 @@ def cpu_block(
     out. Shape: ``(B, S, width)``, ``bias (B, S)`` per key → ``(B, keep, width)``.
     """
     learning = torch.is_grad_enabled()  # inside of apply it never is
-    result: Tensor = _Block.apply(learning, tokens, bias, heads, keep, eps, *weights)
-    return result
+    return _Block.apply(learning, tokens, bias, heads, keep, eps, *weights)
 
 
 class _Block(torch.autograd.Function):
@@ -170,7 +162,7 @@ class _Block(torch.autograd.Function):
         y.view(rows, keep, width).add_(tokens[:, length - keep :])
         y_hat, mean2, rstd2 = torch.native_layer_norm(y, (width,), g2, b2, eps)
         up = torch.addmm(b_up, y_hat, w_up.T)
-        # without a backward pass nobody needs its input again
+        # without a backward pass its input is not needed again
         active = torch.nn.functional.gelu(up) if learning else _aten.gelu_(up)
         result = torch.addmm(b_down, active, w_down.T).add_(y)
         ctx.save_for_backward(
@@ -210,7 +202,6 @@ def _norm_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of a layer norm's input, weight and bias."""
     everything = (True, True, True)
-    result: tuple[Tensor, Tensor, Tensor] = _aten.native_layer_norm_backward(
+    return _aten.native_layer_norm_backward(
         grad, x, (x.shape[-1],), mean, rstd, weight, bias, everything
     )
-    return result

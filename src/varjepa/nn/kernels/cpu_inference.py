@@ -1,4 +1,4 @@
-"""A transformer's blocks for short sequences on a CPU, when nobody will ask for gradients.
+"""A transformer's blocks for short sequences on a CPU. Inference only: there is no backward pass.
 
 The same mathematics as ``Block.forward``, to 1e-5. Most of the time is matrix products that no
 rewriting makes faster, so what is gained is gained around them:
@@ -29,7 +29,7 @@ _LEAST, _MOST = 2.0**-100, 2.0**100
 
 
 def can_infer(tokens: Tensor) -> bool:
-    """Whether nobody wants gradients, and torch was built with oneDNN, for this kind of number."""
+    """Whether gradients are off, numbers are float32, and torch was built with oneDNN."""
     if torch.is_grad_enabled() or tokens.dtype != torch.float32:
         return False
     return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
@@ -45,7 +45,7 @@ def infer_blocks(
 ) -> Tensor:
     """The last ``keep`` tokens after all blocks, less their mean, which the norm behind takes away.
 
-    A block is its weights as in ``cpu_block``. Rows go in parts of one size, the last of which may
+    A block is its weights as in ``run_block``. Rows go in parts of one size, the last of which may
     overlap the one before, so that a row's result does not depend on its place.
 
     Shape: ``(B, S, width)``, ``bias (B, S)`` per key, 0 or very low → ``(B, keep, width)``.
@@ -115,8 +115,7 @@ def _infer_block(
     torch.addmm(o.b_qkv, _unit(x, tiny), o.w_qkv, out=attention.qkv)
     y = linear.binary(attention.attend(bias), attention.asked_of(x), o.w_out, o.b_out, "add")
     active = linear(_unit(y, tiny), o.w_up, o.b_up, "gelu", [], "none")
-    result: Tensor = linear.binary(active, y, o.w_down, o.b_down, "add")
-    return result
+    return linear.binary(active, y, o.w_down, o.b_down, "add")
 
 
 def _unit(x: Tensor, tiny: Tensor) -> Tensor:

@@ -143,8 +143,7 @@ def fused_transformer(
     )
     parameters = tuple(transformer.parameters())
     save = torch.is_grad_enabled() and any(p.requires_grad for p in (tokens, *parameters))
-    answer: Tensor = _FusedTransformer.apply(tokens, valid, shape, save, *parameters)
-    return answer
+    return _FusedTransformer.apply(tokens, valid, shape, save, *parameters)
 
 
 class _FusedTransformer(torch.autograd.Function):

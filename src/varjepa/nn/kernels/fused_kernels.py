@@ -1,15 +1,13 @@
-"""Triton kernels of a whole transformer block: forward, backward and weight gradients.
+"""Triton kernels of a whole transformer: forward, backward and weight gradients.
 
-What the fused transformer's Triton kernels share.
-
-Products take DOT operands and sum in float32. Without Triton the module still imports; nothing in
-it can then be called.
+Products take DOT operands and sum in float32. Parameters lie in one buffer in the order of
+``Transformer.parameters()``, and so do their gradients. Without Triton the module still imports;
+nothing in it can then be called.
 """
-
-from __future__ import annotations
 
 # mypy: ignore-errors
 
+from __future__ import annotations
 
 try:
     import triton
@@ -76,21 +74,13 @@ def normal(h):
     return tl.where(h > 0.0, 1.0 - tail, tail), bell
 
 
-# --- Triton kernel: a whole transformer over short sequences, forward.
+# --- Forward.
 #
-# A program holds a tile of T tokens, which is as many whole sequences as fit, and takes it
-# through
-# every layer: sequences never meet, so the residual stream, in float32, never leaves the
-# program.
-# Attention is a T by T product in which only pairs of one sequence count; a head is a mask
-# over
-# columns, which serves head dimensions that the matrix units are too wide for.
-#
-# Parameters lie in one buffer in the order of ``Transformer.parameters()``. What backward
-# reads again
-# goes to a tape; of a norm only the standardised rows do.
-
-# mypy: ignore-errors
+# A program holds a tile of T tokens, which is as many whole sequences as fit, and takes it through
+# every layer: sequences never meet, so the residual stream, in float32, never leaves the program.
+# Attention is a T by T product in which only pairs of one sequence count; a head is a mask over
+# columns, which serves head dimensions that the matrix units are too wide for. What backward reads
+# again goes to a tape; of a norm only the standardised rows do.
 
 
 @kernel
@@ -217,13 +207,10 @@ def forward_kernel(
     tl.store(y_ptr + at, y, mask=keep)
 
 
-# --- Triton kernel: the gradient through a whole transformer over short sequences.
+# --- Backward.
 #
-# A program takes the gradient of its tile from the last norm down to the tokens, as
-# ``fused_forward``
-# took the tile up. Weight gradients wait: the operands of their products go to a tape.
-
-# mypy: ignore-errors
+# A program takes the gradient of its tile from the last norm down to the tokens. The operands of
+# the weight gradients' products go to a tape.
 
 
 @jit
@@ -369,17 +356,11 @@ def backward_kernel(
     tl.store(dx_ptr + at, dy, mask=keep)
 
 
-# --- Triton kernels: all weight gradients of a transformer from the tapes of its two passes.
+# --- Weight gradients, from the tapes of both passes.
 #
-# ``gradient_kernel`` takes all layers at once, split over tokens, and ``finish_kernel`` adds
-# the
-# splits in a fixed order, so a result does not depend on scheduling. A norm's own gradients,
-# and its
-# part in those of the product behind it, follow from the sums of that product. Gradients lie
-# in one
-# buffer in the order of ``Transformer.parameters()``.
-
-# mypy: ignore-errors
+# ``gradient_kernel`` takes all layers at once, split over tokens, and ``finish_kernel`` adds the
+# splits in a fixed order, so a result does not depend on scheduling. A norm's own gradients, and
+# its part in those of the product behind it, follow from the sums of that product.
 
 
 @jit

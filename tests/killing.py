@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from varjepa.cli import fit as fit_command
 from varjepa.cli import main
 from varjepa.errors import InputError
+from varjepa.training import checkpoints
 from varjepa.training.checkpoints import Checkpoints, whole_checkpoints
 
 OPERATIONS = ("write_bytes", "replace", "unlink", "chmod", "rename")
@@ -70,13 +70,14 @@ def run_command(arguments: list[str], model: Path, suicide: int | None, seed: in
     with open(os.devnull, "w") as nowhere:  # noqa: PTH123
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
-    remove = fit_command.remove_checkpoints
+    remove = checkpoints.remove_checkpoints
 
     def look_and_remove(folder: Path) -> None:
-        (model.parent / f"{model.name}.end.json").write_text(json.dumps(end_of(model)))
+        if whole_checkpoints(folder):  # else an earlier attempt has looked
+            (model.parent / f"{model.name}.end.json").write_text(json.dumps(end_of(model)))
         remove(folder)
 
-    fit_command.remove_checkpoints = look_and_remove
+    checkpoints.remove_checkpoints = look_and_remove
     if suicide is not None:
         die_at(suicide, seed)
     try:

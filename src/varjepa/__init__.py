@@ -17,9 +17,32 @@ Shapes in comments: R stacked runs, B rows of a batch, N rows, d latent dimensio
 dimension, A directions, T frequencies.
 """
 
-from varjepa.estimators import TJEPA, VarTJEPA
-from varjepa.estimators.risk_coverage import RiskCoverageDisplay
-from varjepa.estimators.selective import SelectiveClassifier
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from varjepa.version import __version__
 
+if TYPE_CHECKING:
+    from varjepa.estimators import TJEPA, VarTJEPA
+    from varjepa.estimators.risk_coverage import RiskCoverageDisplay
+    from varjepa.estimators.selective import SelectiveClassifier
+
 __all__ = ["TJEPA", "RiskCoverageDisplay", "SelectiveClassifier", "VarTJEPA", "__version__"]
+
+# torch and pyarrow take seconds to import: only who uses an estimator waits for them
+_MODULES = {
+    "RiskCoverageDisplay": "varjepa.estimators.risk_coverage",
+    "SelectiveClassifier": "varjepa.estimators.selective",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_MODULES.get(name, "varjepa.estimators")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

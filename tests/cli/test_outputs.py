@@ -30,7 +30,7 @@ from tests.cli.test_shell import Captured, run
 from tests.report.test_page import POLICY, Reader, full_page
 from varjepa import VarTJEPA
 from varjepa.cli.shell import PlainConsole, visible
-from varjepa.demo import most_uncertain, training_curve
+from varjepa.demo.run import most_uncertain, training_curve
 from varjepa.report.page import EmbeddingMap, ReportPage, render_page
 from varjepa.report.tables import Table, to_terminal
 from varjepa.tables import read_table, write_table

@@ -2,8 +2,9 @@
 
 1. SIGTERM and Ctrl-C leave a checkpoint of that step and end with 143 and 130 within 10 s; with
    --resume the same command ends with the model of an uninterrupted run, and no checkpoint is left.
-2. --resume with nothing there starts from the beginning; without it an unfinished run is set aside
-   with one warning; with other options it is refused.
+2. --resume with nothing there starts from the beginning, and returns at once where the fit is
+   finished; without it an unfinished run is set aside with one warning; with other options it is
+   refused. A finished model is replaced only with --overwrite.
 3. A read-only folder, a full disk, a file limit or a folder that goes away end in one sentence and
    exit code 2, and older checkpoints stay intact.
 4. SIGKILL at any moment, half of them inside a save: no checkpoint that cannot be read, and the end
@@ -29,8 +30,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_shell import Captured, assert_refused, run
+from tests.cli.test_shell import Captured, assert_refused, run, snapshot
 from tests.killing import write_table
+from varjepa import VarTJEPA
 from varjepa.training.checkpoints import Checkpoints, whole_checkpoints
 
 pytestmark = [
@@ -165,6 +167,23 @@ def test_an_unfinished_fit_is_set_aside_or_refused(
     assert whole_checkpoints(aside) == before
 
 
+def test_a_finished_fit_is_neither_resumed_nor_replaced(
+    table: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "model"
+    assert fit(table, out) == 0
+    before = snapshot(out)
+    capsys.readouterr()
+    assert_refused(capsys, fit(table, out), "holds a model already; add --overwrite")
+    with monkeypatch.context() as patch:
+        patch.setattr(VarTJEPA, "fit", lambda *_: pytest.fail("trained again"))
+        assert fit(table, out, "--resume") == 0
+    assert "is finished: nothing to resume" in capsys.readouterr().out.replace("\n", " ")
+    assert snapshot(out) == before
+    assert fit(table, out, "--overwrite", "--seed", "1") == 0
+    assert snapshot(out)["model.safetensors"] != before["model.safetensors"]
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [(["--compile", "maybe"], "--compile"), (["--checkpoint-every", "-1"], "checkpoint_every")],
@@ -270,7 +289,7 @@ def test_orphans_of_a_killed_save_go(table: Path, tmp_path: Path) -> None:
 
 
 def kill(folder: Path, **options: int) -> dict[str, Any]:
-    command = [sys.executable, str(Path(__file__).with_name("killing.py")), str(folder)]
+    command = [sys.executable, str(Path(__file__).parents[1] / "killing.py"), str(folder)]
     for name, value in options.items():
         command += [f"--{name}", str(value)]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=900)

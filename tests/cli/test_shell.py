@@ -1,6 +1,8 @@
 """Claims: the command does its job, and wrong input ends in one sentence and exit code 2.
 
 Every wrong call is checked for: code 2, exactly one line on stderr, no traceback, nothing written.
+`import varjepa`, help and an error about a missing file load neither torch nor pyarrow, and are
+fast.
 """
 
 from __future__ import annotations
@@ -175,3 +177,60 @@ def test_ctrl_c_keeps_finished_runs_and_the_same_command_goes_on(tmp_path: Path)
     rows = json.loads(results.read_text(encoding="utf-8"))
     assert [row for row in rows if row["variant"] == "A"] == kept
     assert {row["variant"] for row in rows} == {"A", "G"}
+
+
+# --- what starts fast
+
+HEAVY = ("torch", "pyarrow", "sklearn", "pandas", "numpy", "scipy", "narwhals")
+
+
+def timed(*arguments: str) -> tuple[subprocess.CompletedProcess[str], float]:
+    start = time.monotonic()
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60)
+    return done, time.monotonic() - start
+
+
+def loaded_by(code: str) -> str:
+    """Which heavy modules a program has imported when it ends."""
+    seen = f"print('|', *[m for m in {HEAVY} if m in __import__('sys').modules])"
+    done, _ = timed("-c", f"import atexit\natexit.register(lambda: {seen})\n{code}")
+    return done.stdout.rpartition("|")[2].strip()
+
+
+def test_import_and_help_load_nothing_heavy() -> None:
+    assert loaded_by("import varjepa; dir(varjepa); varjepa.__version__") == ""
+    assert loaded_by("from varjepa.cli import main; main(['--help'])") == ""
+    assert loaded_by("from varjepa.cli import main; main(['fit', '--help'])") == ""
+    assert "torch" in loaded_by("from varjepa import VarTJEPA")
+
+
+def test_lazy_names_are_there() -> None:
+    assert set(varjepa.__all__) <= set(dir(varjepa))
+    assert all(getattr(varjepa, name) is not None for name in varjepa.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'VarJEPA'"):
+        _ = varjepa.VarJEPA  # type: ignore[attr-defined]
+
+
+MISSING = [
+    ["fit", "none.csv", "--out", "new"],
+    ["embed", "none", "none.csv", "--out", "new.csv"],
+    ["impute", "none", "none.csv", "--out", "new.csv"],
+    ["sample", "none", "--out", "new.csv"],
+    ["score", "none", "none.csv", "--out", "new.csv"],
+    ["evaluate", "none.csv", "--target", "y", "--out", "new"],
+]
+
+
+@pytest.mark.parametrize("arguments", MISSING, ids=lambda words: words[0])
+def test_a_missing_file_is_named_before_anything_heavy(arguments: list[str]) -> None:
+    assert loaded_by(f"from varjepa.cli import main; main({arguments})") == ""
+
+
+def test_help_and_errors_are_fast() -> None:
+    """Within .5 s and 1 s on two quiet cores; a busy machine may take twice as long."""
+    for arguments, limit in ((["--help"], 0.5), (MISSING[0], 1.0)):
+        done, seconds = min(
+            (timed("-m", "varjepa", *arguments) for _ in range(3)), key=lambda d: d[1]
+        )
+        assert "none.csv" in done.stderr or "evaluate" in done.stdout
+        assert seconds < 2 * limit

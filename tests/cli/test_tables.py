@@ -100,8 +100,12 @@ def test_impute_sample_and_score(model: Path, table: Path, tmp_path: Path) -> No
         (["fit", "{table}", "--out", "{new}", "--kind", "shoe=numeric"], "'shoe'"),
         (["fit", "{table}", "--out", "{new}", "--device", "toaster"], "toaster"),
         (["fit", "{new}.csv", "--out", "{new}"], "cannot read"),
-        (["fit", "{new}.xls", "--out", "{new}"], ".parquet"),
-        (["embed", "{new}", "{table}", "--out", "{new}.csv"], "manifest.json"),
+        (["fit", "{new}.xls", "--out", "{new}"], "cannot read"),
+        (["fit", "{model}/history.jsonl", "--out", "{new}"], ".parquet"),
+        (["fit", "{new}*.parquet", "--out", "{new}"], "no file is called"),
+        (["embed", "{new}", "{table}", "--out", "{new}.csv"], "cannot read the model folder"),
+        (["score", "{table}", "{table}", "--out", "{new}.csv"], "not a model folder: it is a file"),
+        (["impute", "{data}", "{table}", "--out", "{new}.csv"], "it has no manifest.json"),
         (["embed", "{model}", "{table}", "--out", "{new}.xls"], ".parquet"),
         (["impute", "{model}", "{table}", "--out", "{new}.csv", "--samples", "0"], "--samples"),
         (["sample", "{model}", "--out", "{new}.csv", "--rows", "-3"], "--rows"),
@@ -114,7 +118,7 @@ def test_impute_sample_and_score(model: Path, table: Path, tmp_path: Path) -> No
 def test_wrong_input(
     arguments: list[str], says: str, model: Path, table: Path, tmp_path: Path, capsys: Captured
 ) -> None:
-    places = {"table": table, "new": tmp_path / "new", "model": model}
+    places = {"table": table, "data": table.parent, "new": tmp_path / "new", "model": model}
     code = run(*(argument.format(**places) for argument in arguments))
     assert_refused(capsys, code, says)
     assert snapshot(tmp_path) == {}

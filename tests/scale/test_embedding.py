@@ -525,7 +525,7 @@ import json, sys
 from pathlib import Path
 from benchmarks.measures import peak_resident_mb
 from varjepa.estimators.embedder import Embedder
-from varjepa.nn.kernels.row_threads import keep_freed_memory
+from varjepa.cli.shell import keep_freed_memory
 from varjepa.scale import embed_to_folder
 from varjepa.tables.streaming import find_tables
 keep_freed_memory()

@@ -44,11 +44,11 @@ from sklearn.base import clone
 from torch import nn
 
 from tests.training.test_loop import SETTINGS, SMALL, WEIGHTS, build, table
+from varjepa.cli.shell import keep_freed_memory
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.models.t_jepa import TJepa, TJepaSettings
 from varjepa.models.table_rows import TableShape
-from varjepa.nn.kernels.row_threads import keep_freed_memory
 from varjepa.randomness import seeded_weights
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.checkpoints import Checkpoints, checkpointing, leaders_checkpoint

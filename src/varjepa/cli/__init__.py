@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from varjepa.cli import embed, evaluate, fit, shell, tables
+from varjepa.cli import demo, embed, evaluate, fit, impute, sample, score, shell
 from varjepa.version import __version__
 
 app = typer.Typer(
@@ -15,10 +15,16 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("fit")(fit.fit)
-app.command("embed", cls=shell.ListCommand)(embed.embed)
-tables.add_commands(app)
-app.command("evaluate", cls=shell.ListCommand)(evaluate.evaluate)
+for name, command, kind in (
+    ("demo", demo.demo, None),
+    ("fit", fit.fit, None),
+    ("embed", embed.embed, shell.ListCommand),
+    ("impute", impute.impute, None),
+    ("sample", sample.sample, None),
+    ("score", score.score, None),
+    ("evaluate", evaluate.evaluate, shell.ListCommand),
+):
+    app.command(name, cls=kind)(command)
 
 
 @app.callback(invoke_without_command=True)

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
+from varjepa.cli.options import (
+    Device,
+    Model,
+    Overwrite,
+    RawText,
+    Tables,
+    check_model,
+    check_out,
+    check_source,
+)
 from varjepa.cli.shell import console, one_of, positive
-from varjepa.cli.tables import Device, Model, RawText
 from varjepa.errors import InputError, Interrupted
-from varjepa.estimators.embedder import Embedder
 from varjepa.files import make_folder
-from varjepa.models.inference import KINDS
-from varjepa.scale import Engine, Run, embed_to_file, embed_to_folder, this_process
-from varjepa.scale.ray_engine import ray_engine
-from varjepa.tables import check_extension
-from varjepa.tables.streaming import StreamedTable, find_tables
+from varjepa.training.progress import passing_bar
+
+if TYPE_CHECKING:
+    from varjepa.scale import Engine, Run
 
 
 def embed(
     model: Model,
-    table: Annotated[
-        str,
-        typer.Argument(help='A table, a folder of .parquet files, or a pattern: "logs/*.parquet".'),
-    ],
+    table: Tables,
     out: Annotated[
         Path,
         typer.Option(help="A file; or a folder for part files, which a killed run continues."),
@@ -47,6 +50,7 @@ def embed(
     part_rows: Annotated[
         int | None, typer.Option(help="Rows of a part file. Default: about 256 MB.")
     ] = None,
+    overwrite: Overwrite = False,
     raw_text: RawText = False,
     engine: Annotated[
         str, typer.Option(help="Who computes: local, this process; or ray, a cluster.")
@@ -56,14 +60,29 @@ def embed(
     ] = None,
 ) -> None:
     """Posterior means of every row, with its uncertainty; memory does not grow with the rows."""
-    batch = None if batch_rows is None else positive("--batch-rows", batch_rows)
-    part = None if part_rows is None else positive("--part-rows", part_rows)
+    for option, number in (("--batch-rows", batch_rows), ("--part-rows", part_rows)):
+        if number is not None:
+            positive(option, number)
     is_file = bool(out.suffix) and not out.is_dir()
+    if is_file and part_rows is not None:
+        raise InputError(f"--part-rows is for a folder of parts, and {out} is one file")
+    if one_of("--engine", engine, ("local", "ray")) == "local" and address is not None:
+        raise InputError("--address is for --engine ray")
+    if engine == "ray" and is_file:
+        raise InputError(f"--engine ray writes a folder of parts, and {out} is one file")
+    check_model(model)
+    check_source(table)
+    check_out(out, [table], overwrite)
+
+    from varjepa.estimators.embedder import Embedder
+    from varjepa.models.inference import KINDS
+    from varjepa.scale import embed_to_file, embed_to_folder
+    from varjepa.tables import check_extension
+    from varjepa.tables.streaming import find_tables
+
     if is_file:
         check_extension(out)
-    if is_file and part is not None:
-        raise InputError(f"--part-rows is for a folder of parts, and {out} is one file")
-    compute = _engine(engine, address, out if is_file else None)
+    compute = _engine(engine, address)
     kind = one_of("--uncertainty", uncertainty, KINDS)
     embedder = Embedder(str(model), per_column, tuple(dict.fromkeys(keep or ())), device, kind)
     embedder.open()
@@ -71,36 +90,26 @@ def embed(
     with _row_bar() as on_rows:
         if is_file:
             make_folder(out.parent)
-            run = embed_to_file(embedder, tables, out, batch, raw_text, on_rows)
+            run = embed_to_file(embedder, tables, out, batch_rows, raw_text, on_rows)
         else:
-            run = _into_folder(embedder, tables, out, batch, part, on_rows, compute)
+            try:
+                run = embed_to_folder(
+                    embedder, tables, out, batch_rows, part_rows, on_rows, compute
+                )
+            except KeyboardInterrupt as stop:
+                raise Interrupted(f"interrupted; the same command goes on with {out}") from stop
     run.remarks.warn(stacklevel=1)
     console.print(_sentence(run, out), soft_wrap=True)
 
 
-def _engine(name: str, address: str | None, file: Path | None) -> Engine:
-    if one_of("--engine", name, ("local", "ray")) == "local":
-        if address is not None:
-            raise InputError("--address is for --engine ray")
+def _engine(name: str, address: str | None) -> Engine:
+    if name == "local":
+        from varjepa.scale import this_process
+
         return this_process
-    if file is not None:
-        raise InputError(f"--engine ray writes a folder of parts, and {file} is one file")
+    from varjepa.scale.ray_engine import ray_engine
+
     return ray_engine(address)
-
-
-def _into_folder(
-    embedder: Embedder,
-    tables: Sequence[StreamedTable],
-    out: Path,
-    batch: int | None,
-    part: int | None,
-    on_rows: Callable[[int, int], None],
-    compute: Engine,
-) -> Run:
-    try:
-        return embed_to_folder(embedder, tables, out, batch, part, on_rows, compute)
-    except KeyboardInterrupt as stop:
-        raise Interrupted(f"interrupted; the same command goes on with {out}") from stop
 
 
 def _sentence(run: Run, out: Path) -> str:
@@ -120,8 +129,7 @@ def _row_bar() -> Iterator[Callable[[int, int], None]]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    screen = Console(stderr=True)
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+    with passing_bar(*columns) as bar:
         task = bar.add_task("", total=0, speed="…")
 
         def advance(done: int, total: int) -> None:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.text import Text
 
-from varjepa.cli.fit import parse_kind
+from varjepa.cli.options import Device, Kinds, Seed, Table, check_source, parse_kinds, read_rows
 from varjepa.cli.shell import console, positive, seed_number
-from varjepa.cli.tables import Device, Seed, Table, rows_of
-from varjepa.downstream import PREDICTORS
 from varjepa.errors import InputError, Interrupted
-from varjepa.evaluate import EvaluateSettings, run_evaluation
-from varjepa.evaluate.settings import REPRESENTATIONS, Task
-from varjepa.evaluate.tables import build_page, main_tables
-from varjepa.report.charts import check_can_draw
-from varjepa.report.page import write_page
-from varjepa.report.tables import to_terminal
+
+if TYPE_CHECKING:
+    from varjepa.evaluate.settings import Task
 
 
 def evaluate(
@@ -29,13 +24,11 @@ def evaluate(
         typer.Option(help="Folder for report.html and evaluate.json; finished parts are kept."),
     ] = Path("evaluation"),
     representations: Annotated[
-        list[str] | None, typer.Option(help=f"Default: {', '.join(REPRESENTATIONS)}.")
+        list[str] | None, typer.Option(help="E.g. raw var_t_jepa. Default: all.")
     ] = None,
     predictors: Annotated[
         list[str] | None,
-        typer.Option(
-            help=f"Of {', '.join(PREDICTORS)}. Default: linear_probe, mlp, xgboost (if installed)."
-        ),
+        typer.Option(help="E.g. mlp. Default: linear_probe, mlp, xgboost (if installed)."),
     ] = None,
     task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
     runs: Annotated[int, typer.Option(help="Trainings of each predictor.")] = 3,
@@ -48,9 +41,7 @@ def evaluate(
     labels_pick_checkpoint: Annotated[
         bool, typer.Option(help="Training labels choose the epoch that is kept.")
     ] = False,
-    kind: Annotated[
-        list[str] | None, typer.Option(help="Override a column's kind, e.g. zip=categorical.")
-    ] = None,
+    kind: Kinds = None,
     rows: Annotated[
         int | None, typer.Option(help="Use this many rows, drawn at random. Default: all.")
     ] = None,
@@ -58,6 +49,17 @@ def evaluate(
     seed: Seed = 0,
 ) -> None:
     """Compare raw features with embeddings on a table of your own, with a report."""
+    check_source(table)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file, not a folder")
+
+    from varjepa.evaluate import EvaluateSettings, run_evaluation
+    from varjepa.evaluate.settings import REPRESENTATIONS
+    from varjepa.evaluate.tables import build_page, main_tables
+    from varjepa.report.charts import check_can_draw
+    from varjepa.report.page import write_page
+    from varjepa.report.tables import to_terminal
+
     settings = EvaluateSettings(
         target=target,
         task=cast("Task", task),
@@ -67,16 +69,14 @@ def evaluate(
         epochs=None if epochs is None else positive("--epochs", epochs),
         transductive=transductive,
         labels_pick_checkpoint=labels_pick_checkpoint,
-        kinds=tuple(parse_kind(word) for word in kind or []),
+        kinds=tuple(parse_kinds(kind).items()),
         rows=None if rows is None else positive("--rows", rows),
         device=device,
         seed=seed_number(seed),
     )
     check_can_draw()
-    if out.exists() and not out.is_dir():
-        raise InputError(f"--out {out} is a file, not a folder")
     try:
-        found = run_evaluation(rows_of(table), table.name, out, settings, say=_say, verbose=True)
+        found = run_evaluation(read_rows(table), table.name, out, settings, say=_say, verbose=True)
     except KeyboardInterrupt as stop:
         raise Interrupted(
             f"interrupted; finished parts are in {out}, and the same command goes on from there"

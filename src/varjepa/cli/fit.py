@@ -1,73 +1,95 @@
-"""``varjepa fit``: learn from a user's own table."""
+"""``varjepa fit``: learn from a table without labels."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pyarrow as pa
 import typer
-from numpy.typing import NDArray
 
-from varjepa.cli.shell import console, one_of, positive, seed_number
-from varjepa.cli.tables import Device, Seed
+from varjepa.cli.options import (
+    Device,
+    Kinds,
+    Overwrite,
+    Seed,
+    Tables,
+    check_out,
+    check_source,
+    parse_kinds,
+)
+from varjepa.cli.shell import console, is_main_process, one_of, positive, seed_number
 from varjepa.errors import InputError, Interrupted
-from varjepa.estimators import VarTJEPA
-from varjepa.estimators.fitting import table_files
-from varjepa.estimators.settings import pick_device
-from varjepa.files import remove_temporaries
-from varjepa.tables import KINDS as COLUMN_KINDS
-from varjepa.tables import Kind as ColumnKind
-from varjepa.tables import read_table
-from varjepa.tables.arrow_types import refuse_unsupported
-from varjepa.tables.many_files import TableFiles
-from varjepa.training.checkpoints import remove_checkpoints, whole_checkpoints
-from varjepa.training.processes import LostProcessError, together
 
-Labels = NDArray[Any] | None
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from varjepa.tables import TableFiles
 
 
 def fit(
-    table: Annotated[
-        str,
-        typer.Argument(help='A table, a folder of .parquet files, or a pattern: "logs/*.parquet".'),
-    ],
+    table: Tables,
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     target: Annotated[
-        str | None, typer.Option(help="Label column: left out, and used to pick the checkpoint.")
+        str | None,
+        typer.Option(help="Label column: not learned from, used only to select the checkpoint."),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Default: as many as the table needs.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Number of epochs. Default: chosen by the number of rows.")
+    ] = None,
     max_steps: Annotated[
-        int | None, typer.Option(help="Stop after so many steps at the latest.")
+        int | None, typer.Option(help="Maximum number of optimiser steps.")
     ] = None,
-    kind: Annotated[
-        list[str] | None, typer.Option(help="Override a column's kind, e.g. zip=categorical.")
-    ] = None,
+    kind: Kinds = None,
     device: Device = "auto",
     seed: Seed = 0,
     tensorboard: Annotated[bool, typer.Option(help="Also write TensorBoard events.")] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a fit that was interrupted.")
+        bool, typer.Option("--resume", help="Continue a fit that was interrupted.")
     ] = False,
+    overwrite: Overwrite = False,
     checkpoint_every: Annotated[
-        float, typer.Option(help="Seconds between checkpoints, in OUT/checkpoints.")
+        float, typer.Option(help="Seconds between checkpoints, which are in OUT/checkpoints.")
     ] = 30.0,
     compile_steps: Annotated[
-        str, typer.Option("--compile", help="on: a GPU replays recorded steps; off: it does not.")
+        str, typer.Option("--compile", help="on or off: record a GPU's steps and replay them.")
     ] = "on",
 ) -> None:
-    """Learn from an unlabelled table."""
+    """Learn from a table; labels are not needed."""
     start = time.perf_counter()
-    kinds = dict(parse_kind(word) for word in kind or [])
+    for option, number in (("--epochs", epochs), ("--max-steps", max_steps)):
+        if number is not None:
+            positive(option, number)
     one_of("--compile", compile_steps, ("on", "off"))
-    checkpoints = out / "checkpoints"
+    random_state = seed_number(seed)
+    check_source(table)
+    check_out(out, [table], overwrite)
+    has_model, checkpoints = (out / "manifest.json").exists(), out / "checkpoints"
+    if has_model and not resume and not overwrite:
+        raise InputError(f"{out} holds a model already; add --overwrite to replace it")
+    if has_model and resume and not any(checkpoints.glob("*.manifest.json")):
+        if is_main_process():
+            if checkpoints.exists():  # a process was killed while it removed them
+                from varjepa.training.checkpoints import remove_checkpoints
+
+                remove_checkpoints(checkpoints)
+            console.print(f"the fit in {out} is finished: nothing to resume", soft_wrap=True)
+        return
+
+    from varjepa.estimators import VarTJEPA
+    from varjepa.estimators.settings import pick_device
+    from varjepa.files import remove_temporaries
+    from varjepa.tables import TableFiles
+    from varjepa.training.checkpoints import remove_checkpoints, whole_checkpoints
+    from varjepa.training.processes import LostProcessError, together
+
     model = VarTJEPA(
-        epochs="auto" if epochs is None else positive("--epochs", epochs),
-        max_steps=None if max_steps is None else positive("--max-steps", max_steps),
-        column_kinds=kinds or None,
+        epochs="auto" if epochs is None else epochs,
+        max_steps=max_steps,
+        column_kinds=parse_kinds(kind) or None,
         device=device,
-        random_state=seed_number(seed),
+        random_state=random_state,
         log_dir=str(out),
         tensorboard=tensorboard,
         capture=compile_steps == "on",
@@ -98,16 +120,19 @@ def fit(
         f"{model.selected_by_} {last[model.selected_by_]:.4f}, "
         f"{model.collapse_.active_units:.0f} of {model.d} units active, "
         f"{time.perf_counter() - start:.0f} s; model in {out}",
-        highlight=False,
         soft_wrap=True,
     )
 
 
-def read_rows(table: str, target: str | None) -> tuple[pa.Table | TableFiles, Labels]:
+def read_rows(table: str, target: str | None) -> tuple[pa.Table | TableFiles, NDArray[Any] | None]:
     """The rows to learn from, and their labels where there is a target.
 
     Files that are several, or too large to be read at once, are found but not read yet.
     """
+    from varjepa.estimators.fitting import table_files
+    from varjepa.tables import read_table
+    from varjepa.tables.arrow_types import refuse_unsupported
+
     files = table_files(table)
     if files is not None:
         return files if target is None else files.labelled(target), None
@@ -122,12 +147,3 @@ def read_rows(table: str, target: str | None) -> tuple[pa.Table | TableFiles, La
     if rows.num_columns == 0:
         raise InputError(f"{table} has no column besides --target {target!r}")
     return rows, labels
-
-
-def parse_kind(word: str) -> tuple[str, ColumnKind]:
-    """zip=categorical"""
-    name, equals, kind = word.rpartition("=")
-    for known in COLUMN_KINDS:
-        if equals and kind == known:
-            return name, known
-    raise InputError(f"--kind {word!r} is not COLUMN=KIND with one of {', '.join(COLUMN_KINDS)}")

@@ -1,13 +1,15 @@
-"""What all commands share: errors as one sentence, exit codes, progress.
+"""What every command shares: one-sentence errors, exit codes, warnings, text that is safe to print.
 
-Words of the data on a terminal: names cannot move the cursor, change colours or hide text.
+Column names, file names and classes come from files that anybody may have written. A terminal would
+obey an escape sequence in one, and a direction mark would turn the line around.
 
-Column names, file names and classes come from files that anybody may have written. An escape
-sequence in one would be carried out by the terminal; a direction mark would turn the line around.
+Nothing heavy is imported here: help and most errors appear before torch is loaded.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import re
 import signal
 import sys
@@ -24,14 +26,12 @@ from rich.segment import Segment
 from typer.core import TyperCommand, TyperGroup
 
 from varjepa.errors import InputError, Interrupted
-from varjepa.nn.kernels.row_threads import keep_freed_memory
-from varjepa.training.processes import place_from_torchrun
 from varjepa.training.progress import passing_bar
 
 _UNSEEN = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f"  # C0 without the line feed, DEL, C1
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks of writing direction
-    "\u2028\u2029\ud800-\udfff]"  # line and paragraph separators, halves of characters
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # direction marks
+    "\u2028\u2029\ud800-\udfff]"  # line and paragraph separators, surrogates
 )
 
 
@@ -61,8 +61,6 @@ class PlainConsole(Console):
             else:
                 yield Segment(visible(segment.text), segment.style)
 
-
-# --- What every command shares: options that take lists, one-sentence errors, warnings, a bar.
 
 UsageError: Any = typer.BadParameter.__base__  # Typer may bring its own copy of Click
 
@@ -140,7 +138,7 @@ def _exit_code(app: typer.Typer, arguments: list[str] | None) -> int:
 
 @contextmanager
 def _sigterm_like_ctrl_c() -> Iterator[threading.Event]:
-    """SIGTERM ends the command in an orderly way too; the event says that it came."""
+    """SIGTERM ends the command as Ctrl-C does; the event says that it came."""
     came = threading.Event()
 
     def interrupt(*_: object) -> None:
@@ -159,22 +157,46 @@ def _sigterm_like_ctrl_c() -> Iterator[threading.Event]:
 
 def complain(sentence: str) -> int:
     """One line on stderr; the exit code for wrong input."""
-    # a group without a command has printed its help instead
-    if sentence and not leads_elsewhere():
+    # the sentence is empty where a group without a command has printed its help instead
+    if sentence and is_main_process():
         print(f"varjepa: {visible(' '.join(sentence.split()))}", file=sys.stderr)  # noqa: T201
     return WRONG_INPUT
 
 
-def leads_elsewhere() -> bool:
-    """Whether another process that torchrun started says it all, once."""
-    place = place_from_torchrun()
-    return place is not None and place.rank > 0
+def torchrun_rank() -> int | None:
+    """The rank of this process among those that torchrun started; None without others."""
+    try:
+        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    except (KeyError, ValueError):
+        return None
+    return rank if size > 1 else None
+
+
+def is_main_process() -> bool:
+    """Whether this process prints: under torchrun only rank 0 does."""
+    return not torchrun_rank()
 
 
 def refuse_torchrun(command: str) -> None:
     """Processes that do not know of each other would all write the same files."""
-    if place_from_torchrun() is not None:
+    if torchrun_rank() is not None:
         raise InputError(f"torchrun is for varjepa fit; start varjepa {command} without it")
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep up to 1 GB of freed memory instead of returning it to the system.
+
+    A training step frees and allocates hundreds of MB, and the system clears every page that it
+    hands out again: a tenth of the step. This holds for the whole process, so commands call it, not
+    the library. Without glibc it does nothing.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    trim_threshold, mmap_threshold = -1, -3
+    mallopt(trim_threshold, 1 << 30)
+    mallopt(mmap_threshold, 1 << 30)
 
 
 def refuse_unusable(words: list[str]) -> None:
@@ -232,7 +254,6 @@ def progress_bar(total: int) -> Iterator[Callable[[str, int], None]]:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    if leads_elsewhere():
-        return
-    words = " ".join(str(message).split())
-    print(f"varjepa: warning: {visible(words)}", file=sys.stderr)  # noqa: T201
+    if is_main_process():
+        words = " ".join(str(message).split())
+        print(f"varjepa: warning: {visible(words)}", file=sys.stderr)  # noqa: T201

@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import pyarrow as pa
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -21,7 +20,11 @@ from rich.progress import (
 
 from varjepa.errors import InputError
 from varjepa.files import make_folder
-from varjepa.training.state import Record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from varjepa.training.state import Record
 
 TERMS = ("rec", "gen", "kl_sx", "kl_z", "kl_sy", "imputation", "scale", "spread")
 

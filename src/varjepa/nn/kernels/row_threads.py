@@ -11,7 +11,6 @@ the same to the last bit for any number of cores.
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,22 +34,6 @@ def slices_of(rows: int, tokens: int) -> list[slice]:
     count = 1 << max(0, (-(-rows * tokens // TOKENS) - 1).bit_length())
     size = max(1, -(-rows // count))
     return [slice(start, min(rows, start + size)) for start in range(0, rows, size)]
-
-
-def keep_freed_memory() -> None:
-    """Let this process keep memory it has freed, up to a GB, instead of handing it back each time.
-
-    A step frees and asks for hundreds of MB, and every page that comes back has to be cleared by
-    the system: a tenth of the step. It holds for the whole process, so it is for commands to
-    call, not for a library. Without glibc it does nothing.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
-        return
-    trim_threshold, mmap_threshold = -1, -3
-    mallopt(trim_threshold, 1 << 30)
-    mallopt(mmap_threshold, 1 << 30)
 
 
 class RowThreads:

@@ -1,6 +1,7 @@
 """Any table in, encoded tensors, and a table out again."""
 
 from varjepa.tables.codec import TableCodec
+from varjepa.tables.describe import TableDescription, describe_codec, describe_table
 from varjepa.tables.encoded import EncodedTable
 from varjepa.tables.features import Feature, Marginal
 from varjepa.tables.many_files import TableFiles
@@ -19,9 +20,12 @@ __all__ = [
     "Marginal",
     "Scaling",
     "TableCodec",
+    "TableDescription",
     "TableFiles",
     "TableSchema",
     "check_extension",
+    "describe_codec",
+    "describe_table",
     "infer_schema",
     "read_table",
     "write_table",

@@ -1,6 +1,6 @@
-"""Claims about filling holes.
+"""Claims about errors of filled cells.
 
-1. Holes are punched at the share asked for, the same for the same seed, and only where said.
+1. Cells are removed at the given share, the same for the same seed, and only where reported.
 2. A perfect filling has no error; the mean and the mode give the baseline's own figures.
 3. Errors are in units of a column's standard deviation, and columns weigh the same.
 """
@@ -23,14 +23,14 @@ TABLE = pa.table(
 )
 
 
-def test_holes_are_where_they_are_said_to_be() -> None:
-    holed, removed = remove_cells(TABLE, 0.1, seed=3)
+def test_removed_cells_are_where_reported() -> None:
+    with_missing, removed = remove_cells(TABLE, 0.1, seed=3)
     assert removed.mean() == pytest.approx(0.1, abs=0.01)
-    assert holed.schema == TABLE.schema
+    assert with_missing.schema == TABLE.schema
     for j, name in enumerate(TABLE.column_names):
-        assert np.array_equal(holed[name].is_null().to_numpy(), removed[:, j])
+        assert np.array_equal(with_missing[name].is_null().to_numpy(), removed[:, j])
         kept = pa.array(~removed[:, j])
-        assert holed[name].filter(kept).to_pylist() == TABLE[name].filter(kept).to_pylist()
+        assert with_missing[name].filter(kept).to_pylist() == TABLE[name].filter(kept).to_pylist()
     assert np.array_equal(remove_cells(TABLE, 0.1, seed=3)[1], removed)
 
 

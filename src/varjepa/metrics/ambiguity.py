@@ -9,7 +9,12 @@ from sklearn.metrics import roc_auc_score
 
 
 def spearman(uncertainty: ArrayLike, ambiguity: ArrayLike) -> float:
-    """Rank correlation; 0 where either is constant, since ranks then say nothing."""
+    """Spearman's rank correlation; 0 where either side is constant, because it has no ranks.
+
+    Examples:
+        >>> spearman([0.1, 0.2, 0.9], [1, 2, 3]), spearman([0.5, 0.5, 0.5], [1, 2, 3])
+        (1.0, 0.0)
+    """
     first, second = np.asarray(uncertainty), np.asarray(ambiguity)
     if np.ptp(first) == 0 or np.ptp(second) == 0:
         return 0.0
@@ -19,6 +24,11 @@ def spearman(uncertainty: ArrayLike, ambiguity: ArrayLike) -> float:
 def auroc_of_ambiguous(
     uncertainty: ArrayLike, ambiguity: ArrayLike, quantile: float = 0.75
 ) -> float:
-    """AUROC for telling rows at or above the ambiguity's quantile from the others."""
+    """P(u_i > u_j) for a row i at or above the ambiguity's quantile and a row j below it.
+
+    Examples:
+        >>> auroc_of_ambiguous([0.1, 0.3, 0.2, 0.9], [0, 0, 1, 1], quantile=0.5)
+        0.75
+    """
     truth = np.asarray(ambiguity)
     return float(roc_auc_score(truth >= np.quantile(truth, quantile), uncertainty))

@@ -1,11 +1,11 @@
-"""Whether embeddings have collapsed, and in which way: three different things go by that name.
+"""Whether embeddings have collapsed, and in which of three ways.
 
     scale      vectors shrink towards 0: information survives, predictors that expect a scale fail
     rank       vectors vary along few directions
-    variance   vectors are nearly the same for every row: what varies drowns in what does not
+    variance   vectors are nearly the same for every row: the constant part dominates
 
-A predictor that fails on embeddings where another one does well (trees care neither about scale nor
-about a common part) says that the information is there; all fail where nothing varies.
+Trees depend neither on scale nor on a constant part. Where they do well and a linear model fails,
+the information is there; where nothing varies, all predictors fail.
 """
 
 from __future__ import annotations

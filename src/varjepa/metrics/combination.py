@@ -1,10 +1,10 @@
-"""One uncertainty from several: latent scores beside the classifier's own confidence.
+"""One uncertainty from several, e.g. a latent score and the classifier's own confidence.
 
-Fitted on validation rows whose errors are known, then applied to any row by itself, so nothing can
-leak from test rows. The candidates are each part alone, and a logistic regression of the errors on
-the parts' normal scores (ranks among the validation rows, mapped to N(0, 1)), with and without
-squares. The one with the smallest out-of-fold AURC is taken: where a part adds nothing, or there
-are too few errors to learn from, the best part is returned unchanged.
+Fitted on validation rows whose errors are known, then applied to each row by itself, so nothing can
+leak from test rows. Candidates are each score alone and a logistic regression of the errors on the
+scores' normal scores Φ⁻¹(rank / n), with and without squares. The candidate with the smallest
+out-of-fold AURC is chosen: where a score adds nothing, or there are too few errors to learn from,
+the best single score is returned unchanged.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class CombinedScore:
     """out-of-fold AURC of every candidate"""
 
     def __call__(self, scores: ArrayLike) -> Floats:
-        """Uncertainty of each row, ``(n, parts) → (n,)``; only its order means something."""
+        """Uncertainty of each row, ``(n, parts) → (n,)``; only its order has a meaning."""
         values = _columns(scores)
         if values.shape[1] != self.parts:
             raise ValueError(f"expected {self.parts} scores per row, not {values.shape[1]}")
@@ -53,7 +53,7 @@ class CombinedScore:
 
 
 def fit_combined_score(scores: ArrayLike, errors: ArrayLike) -> CombinedScore:
-    """Learn from validation rows how several uncertainties tell of errors together.
+    """Learn from validation rows how several uncertainties together predict errors.
 
     Shape: ``scores (n, parts)``, larger for less certain rows; ``errors (n,)`` of zeros and ones.
 
@@ -71,7 +71,7 @@ def fit_combined_score(scores: ArrayLike, errors: ArrayLike) -> CombinedScore:
     if wrong.shape != (len(values),) or not np.isin(wrong, (0, 1)).all():
         raise ValueError(f"expected {len(values)} errors of 0 or 1")
     parts = range(values.shape[1])
-    found: dict[Candidate, float] = {part: aurc(wrong, values[:, part]) for part in parts}
+    areas: dict[Candidate, float] = {part: aurc(wrong, values[:, part]) for part in parts}
     folds = min(FOLDS, int(wrong.sum()), int((1 - wrong).sum()))
     if folds > 1 and len(parts) > 1:
         fold = _folds(values, wrong, folds)
@@ -79,24 +79,24 @@ def fit_combined_score(scores: ArrayLike, errors: ArrayLike) -> CombinedScore:
             out_of_fold = np.empty(len(wrong))
             for here in (fold == i for i in range(folds)):
                 out_of_fold[here] = _regress(values[~here], wrong[~here], form, {})(values[here])
-            found[form] = aurc(wrong, out_of_fold)
-    chosen = min(found, key=lambda candidate: found[candidate])
+            areas[form] = aurc(wrong, out_of_fold)
+    chosen = min(areas, key=lambda candidate: areas[candidate])
     if isinstance(chosen, int):
-        return CombinedScore(chosen, len(parts), (), np.empty(0), 0.0, found)
-    return _regress(values, wrong, chosen, found)
+        return CombinedScore(chosen, len(parts), (), np.empty(0), 0.0, areas)
+    return _regress(values, wrong, chosen, areas)
 
 
 def _regress(
     values: Floats,
     wrong: Floats,
     form: Literal["linear", "quadratic"],
-    found: Mapping[Candidate, float],
+    areas: Mapping[Candidate, float],
 ) -> CombinedScore:
     knots = tuple(_normal_scores(column) for column in values.T)
     features = _features(values, knots, squares=form == "quadratic")
     model = LogisticRegression().fit(features, wrong)
     return CombinedScore(
-        form, values.shape[1], knots, model.coef_[0], float(model.intercept_[0]), found
+        form, values.shape[1], knots, model.coef_[0], float(model.intercept_[0]), areas
     )
 
 

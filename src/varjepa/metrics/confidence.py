@@ -1,8 +1,8 @@
 """Uncertainties read off a classifier's probabilities (the baselines of Appendix B.3).
 
-Every function takes the probabilities of one classifier, ``(n, classes)``, or of several passes,
-``(passes, n, classes)``: dropout passes or members of an ensemble, which vote by the mean of their
-probabilities. It gives one number per row, larger for less certain rows. The paper's names:
+Every function takes probabilities p of one classifier, ``(n, classes)``, or of several passes,
+``(passes, n, classes)``: dropout passes or members of an ensemble, whose mean is then p. It returns
+one number per row, larger for less certain rows. The paper's names:
 
 ===============  ====================================================================
 probe entropy    ``predictive_entropy`` of a linear probe
@@ -22,13 +22,13 @@ Floats = NDArray[np.float64]
 
 
 def mean_probabilities(probabilities: ArrayLike) -> Floats:
-    """The vote: mean over passes, if there are any.  # (n, classes)"""
+    """Mean over passes, if there are any.  # (n, classes)"""
     p = _checked(probabilities)
     return p.mean(0) if p.ndim == 3 else p
 
 
 def one_minus_msp(probabilities: ArrayLike) -> Floats:
-    """One minus the largest probability.  # (n,)
+    """1 − max_c p_c, one minus the maximum softmax probability.  # (n,)
 
     Summed from the other classes, so that rows whose largest probability rounds to 1 keep their
     order instead of becoming ties.
@@ -37,9 +37,9 @@ def one_minus_msp(probabilities: ArrayLike) -> Floats:
 
 
 def chance_of_another(probabilities: ArrayLike, answer: ArrayLike) -> Floats:
-    """What the vote gives to all classes but the answer of somebody else.  # (n,)
+    """1 − p_answer, for the answer of another classifier.  # (n,)
 
-    Shape: ``answer (n,)``, class numbers. An ensemble that is sure of another class than a
+    Shape: ``answer (n,)``, class numbers. An ensemble that is certain of another class than the
     classifier has no entropy, and yet says that the classifier is wrong.
 
     Examples:
@@ -51,14 +51,19 @@ def chance_of_another(probabilities: ArrayLike, answer: ArrayLike) -> Floats:
 
 
 def one_minus_margin(probabilities: ArrayLike) -> Floats:
-    """One minus the lead of the likeliest class over the second.  # (n,)"""
+    """1 − (p_1 − p_2), of the two most likely classes.  # (n,)
+
+    Examples:
+        >>> one_minus_margin([[0.5, 0.25, 0.25]]).tolist()
+        [0.75]
+    """
     p = np.sort(mean_probabilities(probabilities), axis=-1)
     runner_up = p[:, -2] if p.shape[-1] > 1 else 0.0
     return p[:, :-1].sum(-1) + runner_up  # 1 − p_1 + p_2, without the rounding of 1 − p_1
 
 
 def predictive_entropy(probabilities: ArrayLike) -> Floats:
-    """Entropy of the vote, in nats: all uncertainty there is.  # (n,)
+    """−Σ_c p_c log p_c in nats: the total uncertainty.  # (n,)
 
     Examples:
         >>> predictive_entropy([[1.0, 0.0], [0.5, 0.5]]).round(3).tolist()
@@ -68,12 +73,12 @@ def predictive_entropy(probabilities: ArrayLike) -> Floats:
 
 
 def expected_entropy(passes: ArrayLike) -> Floats:
-    """Mean entropy of the passes: what they agree cannot be known.  # (n,)"""
+    """Mean entropy of the passes: the aleatoric part, which they agree on.  # (n,)"""
     return entr(_several(passes)).sum(-1).mean(0)
 
 
 def mutual_information(passes: ArrayLike) -> Floats:
-    """Entropy of the vote minus the passes' mean entropy: how much they disagree.  # (n,)
+    """Predictive entropy − expected entropy: how much the passes disagree.  # (n,)
 
     Examples:
         >>> agree, disagree = [[0.5, 0.5], [0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]]

@@ -1,11 +1,11 @@
-"""How much a drawn table looks like a real one: columns, pairs of columns, whole rows.
+"""How similar a sampled table is to a real one: columns, pairs of columns, whole rows.
 
     columns   Kolmogorov–Smirnov distance of numbers, total variation of categories; their mean
-    pairs     total variation of the joint distribution, numbers cut at the real deciles; mean
-    rows      AUROC of a classifier that tells drawn rows from real ones it has not seen
+    pairs     total variation ½ Σ |p − q| of the joint distribution, numbers cut at the real deciles
+    rows      AUROC of a classifier that separates sampled rows from real ones, on held-out rows
 
-0, 0 and .5 are the best one can hope for; a second sample of the same real table says how near two
-samples of this size are anyway, and independent columns say what ignoring every relation gives.
+The best values are 0, 0 and .5. Two references: a second sample of the same real table says how
+near two samples of this size are; shuffled columns say what ignoring all relations gives.
 """
 
 from __future__ import annotations
@@ -35,12 +35,20 @@ class Fidelity:
     pairwise: float
     """mean distance of a pair of columns; NaN for a single column"""
     auroc: float
-    """of a classifier that tells the two apart; .5: it cannot"""
+    """of a classifier that separates the two; .5: it cannot"""
 
 
-def fidelity(real: pa.Table, drawn: pa.Table, seed: int = 0) -> Fidelity:
-    """Compare two tables of the same columns; missing cells are a value of their own."""
-    pairs = [_columns(real[name], drawn[name].cast(real[name].type)) for name in real.column_names]
+def fidelity(real: pa.Table, sampled: pa.Table, seed: int = 0) -> Fidelity:
+    """Compare two tables of the same columns; a missing value is a value of its own.
+
+    Examples:
+        >>> real = pa.table({"x": [0.0, 1.0, 2.0, 3.0], "c": ["a", "a", "b", "b"]})
+        >>> fidelity(real, real).marginal
+        0.0
+    """
+    pairs = [
+        _columns(real[name], sampled[name].cast(real[name].type)) for name in real.column_names
+    ]
     numeric = [values for values, _ in pairs if values is not None]
     marginal = [
         _total_variation(*codes) if values is None else _ks(*values) for values, codes in pairs
@@ -65,13 +73,13 @@ Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 CodePair = tuple[Codes, Codes]
 
 
-def _columns(real: pa.ChunkedArray, drawn: pa.ChunkedArray) -> tuple[Pair | None, CodePair]:
+def _columns(real: pa.ChunkedArray, sampled: pa.ChunkedArray) -> tuple[Pair | None, CodePair]:
     """Values of a numeric column (else None), and codes of either kind, real first."""
     if pa.types.is_integer(real.type) or pa.types.is_floating(real.type):
-        values = _floats(real), _floats(drawn)
+        values = _floats(real), _floats(sampled)
         edges = np.unique(np.nanquantile(values[0], np.linspace(0, 1, BINS + 1)[1:-1]))
         return values, (_binned(values[0], edges), _binned(values[1], edges))
-    both = [column.cast(pa.string()).fill_null("") for column in (real, drawn)]
+    both = [column.cast(pa.string()).fill_null("") for column in (real, sampled)]
     texts = [np.array(column.to_pylist(), dtype=np.str_) for column in both]
     _, codes = np.unique(np.concatenate(texts), return_inverse=True)
     return None, (codes[: len(texts[0])], codes[len(texts[0]) :])
@@ -86,34 +94,34 @@ def _binned(values: NDArray[np.float64], edges: NDArray[np.float64]) -> Codes:
     return np.where(np.isnan(values), len(edges) + 1, cells)
 
 
-def _ks(real: NDArray[np.float64], drawn: NDArray[np.float64]) -> float:
-    known = real[~np.isnan(real)], drawn[~np.isnan(drawn)]
+def _ks(real: NDArray[np.float64], sampled: NDArray[np.float64]) -> float:
+    known = real[~np.isnan(real)], sampled[~np.isnan(sampled)]
     if not len(known[0]) or not len(known[1]):
         return float(len(known[0]) != len(known[1]))
     return float(ks_2samp(*known, method="asymp").statistic)
 
 
-def _total_variation(real: Codes, drawn: Codes) -> float:
-    size = int(max(real.max(), drawn.max())) + 1
-    shares = [np.bincount(codes, minlength=size) / len(codes) for codes in (real, drawn)]
+def _total_variation(real: Codes, sampled: Codes) -> float:
+    size = int(max(real.max(), sampled.max())) + 1
+    shares = [np.bincount(codes, minlength=size) / len(codes) for codes in (real, sampled)]
     return 0.5 * float(np.abs(shares[0] - shares[1]).sum())
 
 
 def _joint_variation(first: CodePair, second: CodePair) -> float:
     """Total variation of two columns' joint distribution."""
     width = int(max(codes.max() for codes in second)) + 1
-    real, drawn = (a * width + b for a, b in zip(first, second, strict=True))
-    _, codes = np.unique(np.concatenate([real, drawn]), return_inverse=True)
+    real, sampled = (a * width + b for a, b in zip(first, second, strict=True))
+    _, codes = np.unique(np.concatenate([real, sampled]), return_inverse=True)
     return _total_variation(codes[: len(real)], codes[len(real) :])
 
 
 def _auroc(numeric: list[Pair], categorical: list[CodePair], seed: int) -> float:
-    """Half of the rows of both tables to learn from, the other half to judge."""
+    """A classifier is fitted on half of the rows and evaluated on the other half."""
     parts = [np.column_stack([pair[side] for pair in (*numeric, *categorical)]) for side in (0, 1)]
     features = np.concatenate(parts).astype(np.float64)
-    drawn = np.repeat([0, 1], [len(part) for part in parts])
+    is_sampled = np.repeat([0, 1], [len(part) for part in parts])
     order = np.random.default_rng(seed).permutation(len(features))
-    learn, judge = np.split(order, [len(order) // 2])
+    train, test = np.split(order, [len(order) // 2])
     classifier = HistGradientBoostingClassifier(random_state=seed)
-    classifier.fit(features[learn], drawn[learn])
-    return float(roc_auc_score(drawn[judge], classifier.predict_proba(features[judge])[:, 1]))
+    classifier.fit(features[train], is_sampled[train])
+    return float(roc_auc_score(is_sampled[test], classifier.predict_proba(features[test])[:, 1]))

@@ -1,4 +1,4 @@
-"""Filling holes: remove cells one knows, fill them, compare with the column's mean or mode."""
+"""Errors of filled cells: remove known cells, fill them, compare with the column's mean or mode."""
 
 from __future__ import annotations
 
@@ -28,7 +28,13 @@ class ImputationErrors:
 
 
 def remove_cells(table: pa.Table, share: float, seed: int) -> tuple[pa.Table, Bools]:
-    """Remove a share of all cells at random; also says which.  # (N, columns)"""
+    """Remove a share of all cells at random; returns which ones, too.  # (N, columns)
+
+    Examples:
+        >>> table, removed = remove_cells(pa.table({"x": [1.0, 2.0, 3.0, 4.0]}), 0.5, seed=0)
+        >>> removed[:, 0].tolist(), table["x"].null_count
+        ([False, True, True, True], 3)
+    """
     removed = np.random.default_rng(seed).random((table.num_rows, table.num_columns)) < share
     columns = [
         pc.if_else(pa.array(removed[:, j]), pa.scalar(None, column.type), column)
@@ -40,7 +46,7 @@ def remove_cells(table: pa.Table, share: float, seed: int) -> tuple[pa.Table, Bo
 def imputation_errors(
     truth: pa.Table, filled: pa.Table, removed: Bools, reference: pa.Table
 ) -> ImputationErrors:
-    """Judge the removed cells whose value is known.
+    """Errors of the removed cells whose value is known.
 
     Means, modes and standard deviations come from ``reference``, e.g. the training rows.
     """

@@ -1,9 +1,8 @@
-"""Selective prediction: risk and accuracy by coverage, AURC, AUGRC, F1.
+"""Selective prediction: risk, accuracy and F1 of the most certain rows; AURC, AUGRC.
 
-Selective prediction: what is gained by leaving out the rows one is least sure of.
-
-Rows are ordered by uncertainty. Rows with equal uncertainty cannot be told apart, so a cut through
-a group of ties counts the group's mean: nothing here depends on the order of the rows.
+Rows are sorted by uncertainty u, most certain first. With losses ℓ, the risk at coverage k/n is
+R(k/n) = (1/k) Σ_{i ≤ k} ℓ_i. Rows of equal uncertainty form a group of ties; a cut through a group
+counts its mean loss, so nothing here depends on the order of the rows.
 
 Two bounds need no function of their own: a constant uncertainty is random abstention (its risk is
 the error rate at every coverage), and the loss itself as the uncertainty is the oracle.
@@ -36,7 +35,7 @@ class RiskCoverageCurve:
 
 @dataclass(frozen=True, slots=True)
 class SelectiveScores:
-    """Every summary of one uncertainty on one classifier; only AURCs of equal errors compare."""
+    """All summaries of one uncertainty. Compare AURCs only for the same errors."""
 
     error_rate: float
     """risk at full coverage"""
@@ -47,13 +46,18 @@ class SelectiveScores:
     aurc_collapsed: float
     """trapezoids between groups of ties, flat to coverage 0 (as in fd-shifts)"""
     augrc: float
-    """area under P(wrong and kept) over the coverage"""
+    """area under P(error and kept) over the coverage"""
     auroc_failure: float
-    """chance that an error is more uncertain than a hit; NaN where there are only one kind"""
+    """P(u_error > u_correct); NaN where all rows are of one kind"""
 
 
 def risk_coverage(loss: ArrayLike, uncertainty: ArrayLike) -> RiskCoverageCurve:
-    """The curve of any per-row loss (an error indicator, a squared error, …)."""
+    """R(k/n) for k = 1 … n, of any loss per row (0/1 error, squared error, …).
+
+    Examples:
+        >>> risk_coverage([0, 1, 0], [0.1, 0.9, 0.5]).risk.round(3).tolist()
+        [0.0, 0.0, 0.333]
+    """
     losses, scores = _pair(loss, uncertainty)
     # sorting the losses too makes sums, and so the last bits, the same for every row order
     order = np.lexsort((losses, scores))
@@ -65,20 +69,20 @@ def risk_coverage(loss: ArrayLike, uncertainty: ArrayLike) -> RiskCoverageCurve:
 
 
 def risk_at(loss: ArrayLike, uncertainty: ArrayLike, coverage: float) -> float:
-    """Mean loss of the most certain share of the rows (at least one)."""
+    """R(coverage): mean loss of the most certain share of the rows (at least one)."""
     curve = risk_coverage(loss, uncertainty)
     return float(curve.risk[rows_kept(len(curve.risk), coverage) - 1])
 
 
 def accuracy_at(correct: ArrayLike, uncertainty: ArrayLike, coverage: float) -> float:
-    """Accuracy on the most certain share of the rows."""
+    """Accuracy on the most certain share of the rows: 1 − R(coverage) of the 0/1 error."""
     return 1.0 - risk_at(1.0 - np.asarray(correct, dtype=np.float64), uncertainty, coverage)
 
 
 def aurc(loss: ArrayLike, uncertainty: ArrayLike, estimator: AurcEstimator = "mean") -> float:
-    """Area under the risk–coverage curve, by a named estimator; all tied gives the mean loss.
+    """Area under the risk–coverage curve; where all rows tie it is the mean loss.
 
-    ``mean``: the running risk's mean over k = 1 … n. ``trapezoid``: the trapezoid rule over
+    ``mean``: (1/n) Σ_k R(k/n). ``trapezoid``: the trapezoid rule over
     coverages 1/n … 1, divided by the length 1 − 1/n. ``collapsed``: one point per group of ties,
     the trapezoid rule between them, and the first group's risk down to coverage 0.
 
@@ -104,9 +108,13 @@ def aurc(loss: ArrayLike, uncertainty: ArrayLike, estimator: AurcEstimator = "me
 
 
 def augrc(loss: ArrayLike, uncertainty: ArrayLike) -> float:
-    """Area under the generalised risk, mean over all rows of loss · [kept], over the coverage.
+    """Area under the generalised risk c · R(c) = (1/n) Σ_i ℓ_i · [row i is kept] over c.
 
-    For errors it equals (1 − AUROC_f) · acc · err + err² / 2.
+    For 0/1 errors it equals (1 − AUROC_f) · acc · err + err² / 2.
+
+    Examples:
+        >>> round(augrc([0, 0, 1, 0, 1], [0.1, 0.2, 0.3, 0.4, 0.5]), 6)
+        0.12
     """
     curve = risk_coverage(loss, uncertainty)
     generalised = np.concatenate(([0.0], curve.risk * curve.coverage))
@@ -114,7 +122,7 @@ def augrc(loss: ArrayLike, uncertainty: ArrayLike) -> float:
 
 
 def auroc_failure(error: ArrayLike, uncertainty: ArrayLike) -> float:
-    """AUROC_f: the chance that an error is more uncertain than a hit, ties counting a half.
+    """AUROC_f = P(u_error > u_correct) + ½ P(u_error = u_correct).
 
     NaN where no row, or every row, is an error: there is no pair to compare.
     """
@@ -142,16 +150,18 @@ def selective_scores(error: ArrayLike, uncertainty: ArrayLike) -> SelectiveScore
 
 
 def rows_kept(rows: int, coverage: float) -> int:
-    """How many rows a coverage keeps: the nearest whole number, at least one."""
+    """Number of rows that a coverage keeps: the nearest integer, at least one."""
     if not 0 < coverage <= 1:
         raise ValueError(f"a coverage must be in (0, 1], not {coverage}")
     return max(1, round(coverage * rows))
 
 
 def kept_weights(uncertainty: ArrayLike, coverage: float) -> Floats:
-    """Each row's chance of being kept, if ties at the cut are drawn at random.  # (n,)
+    """Each row's probability of being kept if ties at the cut are broken at random.  # (n,)
 
-    Certain rows have 1, uncertain rows 0, and the tied group at the cut shares what is left.
+    Examples:
+        >>> kept_weights([0.1, 0.5, 0.5, 0.9], coverage=0.5).tolist()
+        [1.0, 0.5, 0.5, 0.0]
     """
     scores = _pair(np.zeros(np.shape(uncertainty)), uncertainty)[1]
     kept = rows_kept(len(scores), coverage)
@@ -170,15 +180,11 @@ def _pair(loss: ArrayLike, uncertainty: ArrayLike) -> tuple[Floats, Floats]:
     return losses, scores
 
 
-# --- Accuracy and F1 on the rows a classifier is surest of.
+# --- Accuracy and F1 by coverage.
 #
-# A cut through a group of ties keeps each tied row with the same weight, the chance that a
-# random
-# draw from the group would keep it. Accuracy and F1 are then computed from the *expected*
-# counts of
-# hits, misses and false alarms; so row order does not matter, and without ties at the cut the
-# result
-# is scikit-learn's on the rows kept.
+# A cut through a group of ties keeps each tied row with the same weight, the chance that a random
+# choice from the group would keep it. Accuracy and F1 are computed from the *expected* counts, so
+# row order does not matter; without ties at the cut the result is scikit-learn's on the kept rows.
 
 COVERAGES = (1.0, 0.9, 0.8, 0.5)
 """the paper's"""
@@ -192,9 +198,9 @@ class ClassificationScores:
     """share of rows asked for"""
     accuracy: float
     f1_macro: float
-    """plain mean over the classes that occur among the rows kept or their predictions"""
+    """plain mean over the classes that occur among the kept rows or their predictions"""
     f1_weighted: float
-    """mean weighted by the classes' shares of the rows kept; the paper's tables show this one"""
+    """mean weighted by the classes' shares of the kept rows; the paper's tables show this one"""
 
 
 def classification_at(
@@ -202,8 +208,8 @@ def classification_at(
 ) -> ClassificationScores:
     """Accuracy and both F1 scores on the most certain share of the rows.
 
-    A class without hits has F1 0; a class that neither occurs nor is predicted among the rows kept
-    is not part of the macro mean.
+    A class that is never predicted correctly has F1 0; a class that neither occurs nor is predicted
+    among the kept rows is not part of the macro mean.
 
     Examples:
         >>> y_true, y_pred, uncertainty = [0, 1, 1, 0], [0, 1, 0, 1], [0.1, 0.2, 0.3, 0.4]

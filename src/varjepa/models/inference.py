@@ -1,6 +1,9 @@
-"""What a trained Var-T-JEPA answers: embeddings, predicted cells, samples, scores.
+"""What a trained Var-T-JEPA answers: embeddings, predicted cells, samples, scores. Inference only.
 
-Rows to embeddings (Appendix D.5): every latent at its mean, all observed cells as context.
+embed     q(s_w | s_x, z, w) of whole rows, every latent at its mean (Appendix D.5)
+predict   cells from other cells: x → s_x → z → r(s_y | s_x, z) → decoder
+sample    whole rows, or rows given some of their cells, cell by cell
+score     per row and cell: how uncertain, how surprising, how unlikely
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from varjepa.tables.encoded import EncodedTable
 from varjepa.variational.elbo import ElboTerms
 from varjepa.variational.gaussian import DiagonalGaussian
 
+# --- Embed.
+
 
 def whole_row_masks(rows: EncodedTable, features: int) -> FeatureMasks:
     """Every observed cell is context; nothing is predicted."""
@@ -38,7 +43,7 @@ def embed_rows(model: VarTJepa, rows: EncodedTable) -> DiagonalGaussian:
 
 
 def embed_in_blocks(model: VarTJepa, rows: EncodedTable) -> DiagonalGaussian:
-    """The same for any number of rows, with the memory of a block per core beside the result."""
+    """The same for any number of rows, with the memory of a block per core and of the result."""
     parts = list(map_blocks(lambda block: embed_rows(model, block), rows))
     return DiagonalGaussian(
         torch.cat([q.mean[:count] for q, count in parts]),
@@ -46,11 +51,7 @@ def embed_in_blocks(model: VarTJepa, rows: EncodedTable) -> DiagonalGaussian:
     )
 
 
-# --- Cells from other cells: x → s_x → z → r(s_y | s_x, z) → decoder, never through q(s_w | …,
-# w).
-#
-# The target posterior sees the row, so an imputation through it would copy what it should
-# predict.
+# --- Predict: never through q(s_w | s_x, z, w), which sees the row and would copy its cells.
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def predict_latents(
 ) -> DiagonalGaussian:
     """r(s_y | s_x, z) of one target view at the means of s_x and z, on a grid of all features.
 
-    With a generator, z is drawn from its prior N(0, I) instead.
+    With a generator, z is a sample of its prior N(0, I) instead.
 
     Shape: → ``(B, D, d)``; N(0, I) where nothing was asked.
     """
@@ -92,7 +93,7 @@ def likely_cells(model: VarTJepa, latents: DiagonalGaussian) -> Cells:
 
 @torch.no_grad()
 def draw_cells(model: VarTJepa, latents: DiagonalGaussian, generator: torch.Generator) -> Cells:
-    """A draw: latents from the predictor, then values from the decoder's distributions."""
+    """A sample: latents from the predictor, then values from the decoder's distributions."""
     decoded = model.predicted_values(latents.rsample(generator))
     noise = torch.randn(decoded.mean.shape, generator=generator, device=generator.device)
     noisy = [(features, _gumbel(log_probs, generator)) for features, log_probs in decoded.log_probs]
@@ -101,7 +102,7 @@ def draw_cells(model: VarTJepa, latents: DiagonalGaussian, generator: torch.Gene
 
 
 def _levels(model: VarTJepa, scores: list[tuple[Tensor, Tensor]], rows: int) -> Tensor:
-    """The best state of every categorical feature.  # (B, F_cat)"""
+    """The state with the highest score of every categorical feature.  # (B, F_cat)"""
     device = next(model.parameters()).device
     cat = torch.zeros(rows, len(model.shape.levels), dtype=torch.long, device=device)
     for features, score in scores:
@@ -110,21 +111,19 @@ def _levels(model: VarTJepa, scores: list[tuple[Tensor, Tensor]], rows: int) -> 
 
 
 def _gumbel(log_probs: Tensor, generator: torch.Generator) -> Tensor:
-    """Argmax of log p + Gumbel noise is a draw from p."""
+    """The argmax of log p + Gumbel noise is a sample of p."""
     uniform = torch.rand(log_probs.shape, generator=generator, device=generator.device)
     return log_probs - (-uniform.clamp_min(1e-20).log()).log()
 
 
-# --- New rows, column by column in random order, each given those already drawn.
+# --- Sample: column by column in random order, each given the columns before it.
 #
-# Any order is as good as any other to this model: masks are random, so it has learned to
-# predict each
-# column from any others. The first column of a row, which nothing is known about, comes from
-# the
-# training marginals.
+# Masks are random in training, so the model has learned to predict each column from any others, and
+# every order is as good as any other. The first column of a row without any known cell comes from
+# the training marginals.
 
 BATCH = 1024
-"""Rows that are drawn together: what memory is needed does not grow with the number of rows."""
+"""Rows that are sampled together: memory does not grow with the number of rows."""
 
 
 def complete_rows(
@@ -137,8 +136,8 @@ def complete_rows(
 ) -> EncodedTable:
     """Fill every unobserved cell of the given rows; observed cells stay as they are.
 
-    ``marginal`` holds independent draws of every feature from the training marginals; ``limits``
-    are the numeric features' smallest and largest training value, which no draw leaves.
+    ``marginal`` holds independent samples of every feature from the training marginals; ``limits``
+    are the numeric features' minimum and maximum in training, to which samples are clamped.
     """
     parts = [
         _complete(
@@ -169,7 +168,7 @@ def _complete(
     num, cat = given.num.clone(), given.cat.clone()
     known = _known(given, features)
     order = torch.rand(known.shape, generator=generator, device=generator.device)
-    order = order.masked_fill(known, torch.inf).argsort(-1)  # cells to draw first, in their order
+    order = order.masked_fill(known, torch.inf).argsort(-1)  # unknown cells first, in random order
     for step in range(int((~known).sum(-1).max())):
         column = order[:, step]
         active = ~known.gather(1, column.unsqueeze(1)).squeeze(1)  # (B,) rows not yet complete
@@ -181,11 +180,11 @@ def _complete(
             masks_from_cells(known, target),
             generator if z_from_prior else None,
         )
-        drawn = draw_cells(model, latents, generator)
+        sampled = draw_cells(model, latents, generator)
         blank = target & (~known.any(-1, keepdim=True))  # nothing known: take the marginal
         cells = Cells(
-            torch.where(blank[:, : num.shape[1]], marginal.num, drawn.num).clamp(*limits),
-            torch.where(blank[:, num.shape[1] :], marginal.cat, drawn.cat),
+            torch.where(blank[:, : num.shape[1]], marginal.num, sampled.num).clamp(*limits),
+            torch.where(blank[:, num.shape[1] :], marginal.cat, sampled.cat),
         )
         num = torch.where(target[:, : num.shape[1]], cells.num, num)
         cat = torch.where(target[:, num.shape[1] :], cells.cat, cat)
@@ -199,12 +198,10 @@ def _known(rows: EncodedTable, features: int) -> Tensor:
     return torch.ones(len(rows), features, dtype=torch.bool, device=rows.num.device)
 
 
-# --- Scores per row and feature: how uncertain, how surprising, how unlikely.
+# --- Score.
 #
-# Every score but the posterior's asks the predictor about columns it does not see. Columns
-# are split
-# into halves, each predicted from the other, a few times over. The splits are fixed by a seed
-# and are
+# Every score but the posterior's predicts columns from other columns. Columns are split into
+# halves, each predicted from the other, a few times over. The splits are fixed by a seed and are
 # the same for all rows, so a score does not depend on the other rows of its batch.
 
 Kind = Literal["posterior", "predictive", "surprise", "nll"]
@@ -215,10 +212,10 @@ other columns). r is the imputer; without one, the objective's predictor."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 Aggregate = Literal["mean", "q90", "geometric", "balanced"]
-"""over a row's values: their mean; their 90th percentile; of standard deviations, their geometric
-mean; of nll, half the mean over its numbers and half the one over its categories (of a row that has
-values of one kind alone, their mean). A density and a probability have no scale in common, and many
-of one kind drown a few of the other."""
+"""Over a row's values: mean; 90th percentile; geometric mean (of standard deviations); balanced (of
+nll): half the mean over numbers and half the mean over categories, or the mean of the only kind.
+A density and a probability have no scale in common, and many of one kind would outweigh a few of
+the other."""
 
 AGGREGATES: Mapping[Kind, tuple[Aggregate, ...]] = {
     "posterior": ("mean", "q90", "geometric"),
@@ -228,21 +225,21 @@ AGGREGATES: Mapping[Kind, tuple[Aggregate, ...]] = {
 }
 
 Measure = tuple[Kind, Aggregate]
-"""One number for a row."""
+"""One number per row."""
 
 MEASURES: tuple[Measure, ...] = tuple(
     (kind, aggregate) for kind in KINDS for aggregate in AGGREGATES[kind]
 )
 
 SPLITS = 2
-"""How many times the columns are cut into halves; more of them is steadier, and takes longer."""
+"""How many times the columns are cut into halves: more is less noisy and slower."""
 
 
 def default_aggregate(kind: Kind) -> Aggregate:
-    """What a user gets who does not ask for one.
+    """The geometric mean for predictive spread, the mean for all other kinds.
 
-    Columns differ in how predictable they are by orders of magnitude. The arithmetic mean of what a
-    prediction leaves open would listen to the least predictable ones alone.
+    Columns differ in how predictable they are by orders of magnitude. The arithmetic mean of the
+    predictive spread would depend on the least predictable columns only.
     """
     return "geometric" if kind == "predictive" else "mean"
 
@@ -261,7 +258,7 @@ class Scores:
         return self.values.mean(-1).masked_fill(~self.known, torch.nan)
 
     def per_row(self, aggregate: Aggregate) -> Tensor:
-        """One number for all of a row's values; 0 where it has none.  # (B,)"""
+        """One number per row; 0 for a row without scores.  # (B,)"""
         cells = self.values.masked_fill(~self.known.unsqueeze(-1), torch.nan)
         spread = cells.flatten(1)
         if aggregate == "q90":
@@ -286,14 +283,14 @@ def score_rows(
 ) -> dict[Kind, Scores]:
     """Score every feature of every row; several kinds share their predictions.
 
-    ``posterior``: what :func:`embed_rows` says of these rows, where somebody has asked it already.
+    ``posterior``: the result of :func:`embed_rows`, if it has been computed already.
     """
     features, numeric, device = model.shape.features, model.shape.numeric, rows.num.device
     everything = torch.ones(len(rows), features, dtype=torch.bool, device=device)
     if posterior is None and not {"predictive", "nll"}.issuperset(kinds):
         posterior = embed_rows(model, rows)
 
-    def judge(kind: Kind, r: DiagonalGaussian) -> Tensor:
+    def score(kind: Kind, r: DiagonalGaussian) -> Tensor:
         if kind == "predictive":
             return r.std  # (B, D, d)
         if kind == "nll":
@@ -307,17 +304,17 @@ def score_rows(
         r = predict_latents(model, rows, masks)
         asked = torch.zeros_like(everything).scatter(1, masks.target[:, 0], True).unsqueeze(-1)
         for kind in predicted:
-            totals[kind] = totals[kind] + torch.where(asked, judge(kind, r), 0.0)
+            totals[kind] = totals[kind] + torch.where(asked, score(kind, r), 0.0)
 
     observed = everything if rows.observed is None else rows.observed
-    found: dict[Kind, Scores] = {
-        # a prediction needs no value to be there; a surprise does
+    scores: dict[Kind, Scores] = {
+        # a prediction exists for missing cells too, a surprise does not
         kind: Scores(total / splits, everything if kind == "predictive" else observed, numeric)
         for kind, total in totals.items()
     }
     if "posterior" in kinds and posterior is not None:
-        found["posterior"] = Scores(posterior.std, everything, numeric)
-    return found
+        scores["posterior"] = Scores(posterior.std, everything, numeric)
+    return scores
 
 
 def measure_rows(model: VarTJepa, rows: EncodedTable, measure: Measure, seed: int) -> Tensor:

@@ -1,9 +1,11 @@
-"""What a trained Var-T-JEPA answers: embeddings, predicted cells, samples, scores. Inference only.
+"""What a trained Var-T-JEPA answers: embeddings, predicted cells, samples, scores.
 
-embed     q(s_w | s_x, z, w) of whole rows, every latent at its mean (Appendix D.5)
-predict   cells from other cells: x → s_x → z → r(s_y | s_x, z) → decoder
-sample    whole rows, or rows given some of their cells, cell by cell
-score     per row and cell: how uncertain, how surprising, how unlikely
+    embed     q(s_w | s_x, z, w) of whole rows, every latent at its mean (Appendix D.5)
+    predict   cells from other cells: x → s_x → z → r(s_y | s_x, z) → decoder
+    sample    whole rows, or rows given some of their cells, cell by cell
+    score     per row and cell: how uncertain, how surprising, how unlikely
+
+Nothing here computes gradients.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What stands behind a transformer: Gaussian heads, per-feature heads, attention pooling.
-
-Linear heads: latents to Gaussians, latents to features.
-"""
+"""Layers behind a transformer: Gaussian heads, one head per feature, attention pooling."""
 
 from __future__ import annotations
 
@@ -112,11 +109,8 @@ def group_by_size(levels: Sequence[int]) -> list[list[int]]:
     return [sorted(group) for group in groups]
 
 
-# --- Attention pooling: any number of tokens to a fixed number, whatever their order.
-
-
 class AttentionPooling(nn.Module):
-    """Learned queries attend to the tokens.
+    """Learned queries attend to the tokens: any number of them, in any order, to a fixed number.
 
     Shape: ``tokens (B, S, width)``, ``valid (B, S)`` → ``(B, pooled, width)``.
     """

@@ -1,8 +1,8 @@
 """Several networks of one shape trained as one: a leading axis R holds independent copies.
 
 Five small networks cost about as much as one when their products are batched. Copies never mix:
-copy r sees only slice r of its input, and its parameters are drawn from generator r, so a copy is
-the same whoever else is in the stack.
+copy r sees only slice r of its input, and its parameters come from generator r, so a copy is
+the same whatever else is in the stack.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class StackedLinear(nn.Module):
     def __init__(self, generators: Sequence[torch.Generator], inputs: int, outputs: int) -> None:
         super().__init__()
         bound = 1.0 / math.sqrt(inputs)
-        drawn = [torch.rand(outputs, inputs + 1, generator=g) for g in generators]
-        both = (2.0 * torch.stack(drawn) - 1.0) * bound  # (R, outputs, inputs + 1)
+        uniform = [torch.rand(outputs, inputs + 1, generator=g) for g in generators]
+        both = (2.0 * torch.stack(uniform) - 1.0) * bound  # (R, outputs, inputs + 1)
         # stored transposed and contiguous, the way the batched product reads it
         self.weight = nn.Parameter(both[..., :inputs].transpose(1, 2).contiguous())
         self.bias = nn.Parameter(both[..., inputs].unsqueeze(1).contiguous())
@@ -65,7 +65,7 @@ class StackedMLP(nn.Module):
         return output(value)
 
 
-def take_rows(value: Tensor, rows: Tensor) -> Tensor:
+def take_per_run(value: Tensor, rows: Tensor) -> Tensor:
     """Pick rows (R, B) of each run from value (R, N, ...).  # (R, B, ...)"""
     runs = torch.arange(value.shape[0], device=value.device).unsqueeze(-1)
     return value[runs, rows]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from varjepa.models.simulation import SimulationVarJEPA
-from varjepa.nn.stacked import StackedMLP, take_rows
+from varjepa.nn.stacked import StackedMLP, take_per_run
 from varjepa.variational.elbo import ElboWeights, weighted_loss
 from varjepa.variational.model import Inference, infer, split_noise, terms_of
 from varjepa.variational.sigreg import SigregSettings, draw_directions, sigreg_mse
@@ -67,9 +67,9 @@ def fit_probe(
         order = order.to(features.device)
         for step in range(math.ceil(rows / settings.batch)):
             here = order[:, step * settings.batch : (step + 1) * settings.batch]
-            logits = probe(take_rows(features, here))  # (R, B, classes)
+            logits = probe(take_per_run(features, here))  # (R, B, classes)
             losses = nn.functional.cross_entropy(
-                logits.transpose(1, 2), take_rows(labels, here), reduction="none"
+                logits.transpose(1, 2), take_per_run(labels, here), reduction="none"
             )
             optimiser.zero_grad()
             losses.mean(-1).sum().backward()  # a sum over runs: runs do not share a gradient
@@ -194,7 +194,7 @@ def train(
         noise = draw_epoch(model, x, steps, sigreg, generators)
         for step in range(steps):
             here = slice(step * settings.batch, (step + 1) * settings.batch)
-            x_b, y_b = take_rows(x, noise.order[:, here]), take_rows(y, noise.order[:, here])
+            x_b, y_b = take_per_run(x, noise.order[:, here]), take_per_run(y, noise.order[:, here])
             walk = infer(model, x_b, y_b, split_noise(model, noise.latents[:, here]))
             loss = objective_value(
                 model, x_b, y_b, walk, objective, noise.directions[:, step], sigreg

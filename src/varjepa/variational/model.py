@@ -1,9 +1,9 @@
-"""Section 3's model as six densities, and the two ways to walk through them.
+"""Section 3's model as six densities, and the two passes through them.
 
     p(x, y, s_x, z, s_y) = p(s_x) p(z) p(x | s_x) p(s_y | s_x, z) p(y | s_y)
     q(s_x, z, s_y | x, y) = q(s_x | x) q(z | s_x) q(s_y | s_x, z, y)
 
-Training walks through q (:func:`infer`); Section 3.6 walks through p (:func:`generate`).
+Training goes through q (:func:`infer`), Section 3.6 through p (:func:`generate`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from varjepa.variational.gaussian import DiagonalGaussian
 
 
 class VarJepa(Protocol):
-    """What a Var-JEPA has to offer, p beside q. Priors of s_x and z are N(0, I)."""
+    """The six densities of a Var-JEPA, q and p side by side. Priors of s_x and z are N(0, I)."""
 
     @property
     def d(self) -> int: ...  # dimension of s_x and s_y
@@ -62,7 +62,7 @@ def split_noise(model: VarJepa, noise: Tensor) -> LatentNoise:
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """One walk through q: every posterior, the sample taken from it, and the predictor's answer."""
+    """One pass through q: every posterior, the sample taken from it, and the predictor's answer."""
 
     q_s_x: DiagonalGaussian
     s_x: Tensor
@@ -74,7 +74,7 @@ class Inference:
 
 
 def infer(model: VarJepa, x: Tensor, y: Tensor, noise: LatentNoise) -> Inference:
-    """X → s_x → z, then s_y from y and, beside it, its conditional prior from context alone."""
+    """One pass through q, x → s_x → z → s_y, and the conditional prior p(s_y | s_x, z)."""
     q_s_x = model.q_s_x(x)
     s_x = q_s_x.at_noise(noise.s_x)
     q_z = model.q_z(s_x)
@@ -84,21 +84,21 @@ def infer(model: VarJepa, x: Tensor, y: Tensor, noise: LatentNoise) -> Inference
     return Inference(q_s_x, s_x, q_z, z, q_s_y, s_y, model.p_s_y(s_x, z))
 
 
-def terms_of(model: VarJepa, x: Tensor, y: Tensor, walk: Inference) -> ElboTerms:
-    """The five loss terms of one walk, per row."""
+def terms_of(model: VarJepa, x: Tensor, y: Tensor, path: Inference) -> ElboTerms:
+    """The five loss terms of one pass, per row."""
     return elbo_terms(
-        log_p_x=model.p_x(walk.s_x).log_prob(x),
-        log_p_y=model.p_y(walk.s_y).log_prob(y),
-        q_s_x=walk.q_s_x,
-        q_z=walk.q_z,
-        q_s_y=walk.q_s_y,
-        p_s_y=walk.p_s_y,
+        log_p_x=model.p_x(path.s_x).log_prob(x),
+        log_p_y=model.p_y(path.s_y).log_prob(y),
+        q_s_x=path.q_s_x,
+        q_z=path.q_z,
+        q_s_y=path.q_s_y,
+        p_s_y=path.p_s_y,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One walk through p: a target drawn for a context, with the latents it came from."""
+    """One pass through p: a target sampled for a context, with its latents."""
 
     s_x: Tensor
     z: Tensor

@@ -42,8 +42,8 @@ WIDTHS = (16, 32, 64)
 SPLIT = 512
 """Fewest tokens over which a program sums a weight gradient."""
 SPLITS = 12
-"""Most parts into which the tokens are split for that: enough to fill a GPU, and a constant, so
-that sums are ordered alike on every one."""
+"""Maximum number of parts into which the tokens are split for that: enough to fill a GPU, and a
+constant, so that sums are ordered alike on every one."""
 
 _INDEX_LIMIT = 2**31
 _TRITON = importlib.util.find_spec("triton") is not None
@@ -56,12 +56,12 @@ class Launch:
     tile: int
     """Tokens a program holds, a power of two; sequences are never cut."""
     chunk: int = 64
-    """Most hidden units of the mlp taken at once."""
+    """Maximum number of hidden units of the mlp taken at once."""
     warps: int = 4
     stages: int = 1
     """How far ahead the mlp's weights are fetched."""
     registers: int | None = None
-    """Most registers a thread may use: fewer let more programs run at once."""
+    """Maximum number of registers per thread: fewer let more programs run at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +248,9 @@ def _options(shape: _Shape, width: int, launch: Launch) -> dict[str, Any]:
     }
 
 
-def _chunk(shape: _Shape, most: int) -> int:
-    """The largest power of two up to ``most`` that divides the hidden units."""
-    return min(most, shape.ff & -shape.ff)
+def _chunk(shape: _Shape, limit: int) -> int:
+    """The largest power of two up to ``limit`` that divides the hidden units."""
+    return min(limit, shape.ff & -shape.ff)
 
 
 def _hidden(transformer: Transformer) -> int:

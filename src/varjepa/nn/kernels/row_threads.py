@@ -3,7 +3,7 @@
 torch's own way is to split every operation over all cores and to wait for the slowest each time; in
 a step of thousands of short operations that waiting is half the time, and on a busy machine nearly
 all of it. Rows are independent, so a slice can have a core for itself: its arrays stay small, and
-nobody waits before the gradients are summed.
+no core waits before the gradients are summed.
 
 Slices depend on the table's width only, and are summed in order. So what is computed in slices is
 the same to the last bit for any number of cores.
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 TOKENS = 2560
-"""Tokens of a slice at most: few enough for arrays of a few MB, enough to hide torch's calls."""
+"""Maximum tokens of a slice: few enough for arrays of a few MB, enough to hide torch's calls."""
 
 T = TypeVar("T")
 
@@ -98,9 +98,9 @@ class RowThreads:
 
         everything = []
         for gradients, kept in self.map(one, slices):
-            found = [(p, g) for p, g in zip(learned, gradients, strict=True) if g is not None]
-            first = [(p, g) for p, g in found if p.grad is None]
-            later = [(p.grad, g) for p, g in found if p.grad is not None]
+            used = [(p, g) for p, g in zip(learned, gradients, strict=True) if g is not None]
+            first = [(p, g) for p, g in used if p.grad is None]
+            later = [(p.grad, g) for p, g in used if p.grad is not None]
             if later:
                 torch._foreach_add_(*(list(each) for each in zip(*later, strict=True)))
             for parameter, gradient in first:

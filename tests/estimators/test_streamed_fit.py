@@ -358,7 +358,7 @@ def test_a_model_folder_from_before_max_steps_loads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "options", "says"),
     [
-        ("nothing", [], "cannot tell what kind of table nothing is"),
+        ("nothing", [], "cannot read nothing: No such file"),
         ("empty", [], "empty holds no .parquet file"),
         ("no*.parquet", [], "no file is called no*.parquet"),
         ("logs/*.csv", [], "logs/a.csv is not a .parquet file"),

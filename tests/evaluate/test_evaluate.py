@@ -308,7 +308,7 @@ def test_more_runs_and_predictors_go_on_from_what_is_there(
         ),
         (["{table}", "--target", "size", "--labels-pick-checkpoint"], "needs classes"),
         (["{lonely}", "--target", "kind"], "no column besides"),
-        (["{table}.xls", "--target", "kind"], "known extensions"),
+        (["{table}.xls", "--target", "kind"], "cannot read"),
         (["{table}"], "--target"),
     ],
 )

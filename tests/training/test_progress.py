@@ -1,14 +1,18 @@
 """Claims about what a training shows.
 
 1. While rows are read a terminal shows how many, and has nothing of it left afterwards; blocks come
-   through as they are, and a reading that is given up takes its bar along.
-2. What is no terminal, such as a log, gets nothing, not even an empty line; from the bar over steps
-   neither.
+   through as they are, and a reading that is given up takes its bar along. A log gets nothing.
+2. While it trains, a terminal of 80 columns shows a bar with the epoch, one loss and the time left,
+   on one line.
+3. A log gets a line now and then: about 20 for a training of any length, none for one of less than
+   a second. A resumed training knows its time left too.
+4. The closing sentence says whether the fit is good and whether a longer one would help.
 """
 
 from __future__ import annotations
 
 import io
+import re
 import threading
 from collections.abc import Iterator
 
@@ -55,9 +59,94 @@ def test_a_reading_that_is_given_up(stderr: io.StringIO) -> None:
     assert stderr.getvalue().endswith("\x1b[1A\x1b[2K")
 
 
-def test_a_log_gets_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_gets_nothing_of_reading(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(list(progress.reading_bar(blocks(), 2000))) == 2
-    with progress.progress_bar() as bar:
+    with progress.show_progress() as bar:  # over before a line is due
         bar.on_step(1, 2)
-        bar.on_epoch({"epoch": 1, "rec": 0.5})
+        bar.on_epoch({"epoch": 1, "loss": 0.5})
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_bar_fits_a_narrow_terminal(stderr: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    def narrow(stderr_: bool = True, **_: object) -> Console:
+        return Console(file=stderr, force_terminal=True, width=80)
+
+    monkeypatch.setattr(progress, "Console", narrow)
+    with progress.show_progress() as bar:
+        for epoch in range(1, 4):
+            bar.on_step(10_000 * epoch, 1_000_000)
+            bar.on_epoch({"epoch": 1000 * epoch, "loss": -12345.678, "rec": 1.0, "gen": 2.0})
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stderr.getvalue())
+    last = [line for line in re.split(r"[\r\n]", shown) if line.strip()][-1]
+    assert len(last) <= 80
+    assert "epoch 3001" in last
+    assert "loss -1.235e+04" in last
+    assert last.rstrip().endswith("left")
+    assert "rec" not in shown
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def lines_of(steps: int, seconds: float, first: int = 0) -> list[str]:
+    """What a log holds of a training of so many steps, ten a epoch."""
+    clock, lines = Clock(), []
+    listener = progress.ProgressLines(lines.append, clock)
+    for step in range(first + 1, steps + 1):
+        clock.now += seconds
+        listener.on_step(step, steps)
+        if step % 10 == 0:
+            listener.on_epoch({"epoch": step // 10, "loss": 1 / step})
+    return lines
+
+
+@pytest.mark.parametrize("seconds", [0.02, 1.0, 60.0, 3600.0])
+def test_a_log_gets_a_line_now_and_then(seconds: float) -> None:
+    lines = lines_of(1000, seconds)
+    assert 9 <= len(lines) <= 25
+    assert len(set(lines)) == len(lines)
+    assert all(", loss " in line for line in lines if not line.startswith("epoch 1,"))
+
+
+def test_lines_say_where_a_training_stands() -> None:
+    assert lines_of(100, 0.001) == []
+    assert "epoch 5, 50% done, loss 0.025, 50 s left" in lines_of(100, 1.0)
+    resumed = lines_of(100, 1.0, first=90)
+    assert len(resumed) == 1
+    assert resumed[0].endswith(" 0 s left")
+
+
+GOOD = "good: every column leaves a trace"
+
+
+@pytest.mark.parametrize(
+    ("scores", "says"),
+    [
+        ([-5.0, -3.0, -2.0, -1.0], "still improving when training ended: raise the epochs"),
+        ([-5.0, -1.0], "still improving"),
+        ([-5.0, -1.02, -1.01, -1.0, -1.0], "has levelled off"),
+        ([0.80, 0.81, 0.8, 0.811], "has levelled off"),
+        ([-5.0, -1.0, -1.1, -1.1, -1.2], "no longer improved: longer will not help"),
+        ([-5.0], "too few validations"),
+        ([], "too few validations"),
+    ],
+)
+def test_the_closing_sentence(scores: list[float], says: str) -> None:
+    history = [{"epoch": 2 * i, "loss": 1.0, "score": s} for i, s in enumerate(scores)]
+    history += [{"epoch": 99, "loss": 1.0}, {"epoch": 100, "loss": 1.0, "score": None}]
+    told = progress.describe_training(history, "score", 3, collapsed=False)
+    assert told.startswith(GOOD)
+    assert says in told
+
+
+def test_the_closing_sentence_of_a_bad_fit() -> None:
+    history = [{"epoch": 1, "loss": 1.0, "score": 1.0}]
+    told = progress.describe_training(history, "score", 3, collapsed=True)
+    assert told.startswith("not good: the latents have collapsed")
+    silent = [f"c{i}" for i in range(7)]
+    told = progress.describe_training(history, "score", 3, False, silent)
+    assert told.startswith("fair: 7 columns leave no trace in the embedding (c0, c1, c2, c3, c4 …)")

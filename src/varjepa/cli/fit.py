@@ -83,6 +83,7 @@ def fit(
     from varjepa.tables import TableFiles
     from varjepa.training.checkpoints import remove_checkpoints, whole_checkpoints
     from varjepa.training.processes import LostProcessError, together
+    from varjepa.training.progress import describe_training, in_words
 
     model = VarTJEPA(
         epochs="auto" if epochs is None else epochs,
@@ -113,13 +114,14 @@ def fit(
             why += f"; the same command with --resume goes on from {checkpoints}"
         raise Interrupted(why) from stop
     remove_checkpoints(checkpoints)
-    last = model.history_[model.best_epoch_ - 1]
     count = rows.rows if isinstance(rows, TableFiles) else rows.num_rows
+    silent = [model.codec_.features[j].name for j in model.collapse_.silent_features]
+    told = describe_training(
+        model.history_, model.selected_by_, model.patience, model.collapse_.collapsed, silent
+    )
     console.print(
-        f"{count:,} rows, {model.n_features_in_} columns: epoch {model.best_epoch_} kept by "
-        f"{model.selected_by_} {last[model.selected_by_]:.4f}, "
-        f"{model.collapse_.active_units:.0f} of {model.d} units active, "
-        f"{time.perf_counter() - start:.0f} s; model in {out}",
+        f"{count:,} rows, {model.n_features_in_} columns, "
+        f"{in_words(time.perf_counter() - start)}; model in {out}\nfit: {told}",
         soft_wrap=True,
     )
 

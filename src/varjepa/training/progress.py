@@ -1,9 +1,10 @@
-"""What a training shows: bars while rows are read and steps taken, a JSONL history, TensorBoard."""
+"""What a training shows: a bar or lines of progress, a closing sentence, a history, TensorBoard."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,11 +27,9 @@ if TYPE_CHECKING:
 
     from varjepa.training.state import Record
 
-TERMS = ("rec", "gen", "kl_sx", "kl_z", "kl_sy", "imputation", "scale", "spread")
-
 
 class Listener(Protocol):
-    """Somebody who is told about every step and every epoch."""
+    """Is told about every step and every epoch."""
 
     def on_step(self, step: int, total: int) -> None: ...
     def on_epoch(self, record: Record) -> None: ...
@@ -53,11 +52,11 @@ class Listeners:
 
 @contextmanager
 def listening(bar: bool, folder: Path | None, tensorboard: bool) -> Iterator[Listeners]:
-    """The listeners a user asked for, closed at the end."""
+    """The listeners that a user asked for, closed at the end."""
     with ExitStack() as stack:
         members: list[Listener] = []
         if bar:
-            members.append(stack.enter_context(progress_bar()))
+            members.append(stack.enter_context(show_progress()))
         if folder is not None:
             make_folder(folder)
             members.append(JsonlHistory(folder / "history.jsonl"))
@@ -66,31 +65,95 @@ def listening(bar: bool, folder: Path | None, tensorboard: bool) -> Iterator[Lis
         yield Listeners(members)
 
 
+# --- progress: a bar on a terminal, lines now and then in a log
+
+
 @contextmanager
-def progress_bar() -> Iterator[Listener]:
-    """A bar on stderr with the loss terms, the active units and the time left."""
+def show_progress() -> Iterator[Listener]:
+    """Progress on stderr."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield ProgressLines(lambda line: console.print(line, markup=False, soft_wrap=True))
+        return
     columns = (
         TextColumn("epoch {task.fields[epoch]}"),
         BarColumn(),
-        TextColumn("{task.fields[terms]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
+        TextColumn("{task.fields[loss]}"),
         TimeRemainingColumn(),
+        TextColumn("left"),
     )
     with passing_bar(*columns) as progress:
-        task = progress.add_task("", total=None, epoch=1, terms="")
+        task = progress.add_task("", total=None, epoch=1, loss="")
 
         class Bar:
             def on_step(self, step: int, total: int) -> None:
                 progress.update(task, completed=step, total=total)
 
             def on_epoch(self, record: Record) -> None:
-                terms = " ".join(f"{name} {record[name]:.3g}" for name in TERMS if name in record)
-                if "active_units" in record:
-                    terms += f" active {record['active_units']:.0f}"
-                progress.update(task, epoch=record["epoch"] + 1, terms=terms)
+                progress.update(task, epoch=record["epoch"] + 1, loss=f"loss {record['loss']:.4g}")
 
         yield Bar()
+
+
+class ProgressLines:
+    """A line now and then, for a log."""
+
+    def __init__(
+        self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.say = say
+        self.timer = LineTimer(clock)
+        self.epoch, self.loss = 1, ""
+
+    def on_step(self, step: int, total: int) -> None:
+        left = self.timer.time_left(step / total)
+        if left is not None:
+            self.say(f"epoch {self.epoch}, {step / total:.0%} done{self.loss}, {left} left")
+
+    def on_epoch(self, record: Record) -> None:
+        self.epoch, self.loss = record["epoch"] + 1, f", loss {record['loss']:.4g}"
+
+
+class LineTimer:
+    """Decides when a log gets another line.
+
+    At every tenth of the work, and in between after 10 s, 20 s, 40 s, and so on: about 20 lines
+    however long the work takes, and none if it takes less than a second.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.start: tuple[float, float] | None = None
+        """time and share done at the first call: a resumed training does not begin at 0"""
+        self.last, self.tenths = clock(), 0
+        self.interval = 10.0
+
+    def time_left(self, done: float) -> str | None:
+        """In words, for a share of the work that is done; None: no line yet."""
+        now, tenths = self.clock(), int(10 * done)
+        if self.start is None:
+            self.start, self.tenths = (now, done), tenths
+            return None
+        waited = now - self.last
+        if waited < 1 or (tenths == self.tenths and waited < self.interval):
+            return None
+        if tenths == self.tenths:
+            self.interval = 2 * waited
+        self.tenths, self.last = tenths, now
+        return in_words((now - self.start[0]) * (1 - done) / (done - self.start[1]))
+
+
+def in_words(seconds: float) -> str:
+    """A duration.
+
+    Examples:
+        >>> in_words(7.4), in_words(95), in_words(7260)
+        ('7 s', '2 min', '2 h 1 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def reading_bar(blocks: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
@@ -111,9 +174,56 @@ def reading_bar(blocks: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
 
 
 def passing_bar(*columns: ProgressColumn) -> Progress:
-    """A bar on a terminal that is gone at the end; nothing, not even a line, in a log."""
+    """A bar on a terminal that is gone at the end; nothing, not even an empty line, in a log."""
     console = Console(stderr=True)
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+# --- the end, in words
+
+
+def describe_training(
+    history: Sequence[Record],
+    score_name: str,
+    patience: int,
+    collapsed: bool,
+    silent_columns: Sequence[str] = (),
+) -> str:
+    """Whether a training went well, and whether a longer one would help.
+
+    ``silent_columns``: columns that vary and leave no trace in the embedding.
+    """
+    if collapsed:
+        return "not good: the latents have collapsed, so that all rows look alike to the model"
+    scores = [r[score_name] for r in history if r.get(score_name) is not None]
+    if silent_columns:
+        told = ", ".join(silent_columns[:5]) + (" …" if len(silent_columns) > 5 else "")
+        start = f"fair: {len(silent_columns)} columns leave no trace in the embedding ({told})"
+    else:
+        start = "good: every column leaves a trace in the embedding"
+    return f"{start}; {_would_longer_help(scores, patience)}"
+
+
+LEVEL = (0.05, 0.002)
+"""The last quarter of a training has levelled off if it gained less than this share of the whole
+gain, or of the score itself."""
+
+
+def _would_longer_help(scores: Sequence[float], patience: int) -> str:
+    """From the validation scores of a training, in order; higher is better."""
+    if len(scores) < 2:
+        return "too few validations to tell whether longer training would help"
+    best = max(range(len(scores)), key=scores.__getitem__)
+    if len(scores) - 1 - best >= patience:
+        return "training stopped when the validation score no longer improved: longer will not help"
+    before = max(scores[: -max(1, len(scores) // 4)])
+    least = max(LEVEL[0] * (scores[best] - scores[0]), LEVEL[1] * abs(scores[best]))
+    if scores[best] - before > least:
+        return "the validation score was still improving when training ended: raise the epochs"
+    return "the validation score has levelled off: longer training would hardly help"
+
+
+# --- what is kept of a training
 
 
 class JsonlHistory:

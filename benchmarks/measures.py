@@ -1,4 +1,4 @@
-"""What is measured about a step: time, kernels, arithmetic, memory."""
+"""Measurements of a step: time, kernels, arithmetic, memory."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def _is_operator(event: Any) -> bool:
 
 
 def gemm_rate(tokens: int, width: int, ff: int, device: str) -> float:
-    """FLOP/s of products at their best: a step's own, tokens × feed-forward, or a large square one.
+    """Highest FLOP/s of products: a step's own, tokens × feed-forward, or a large square one.
 
-    A GPU needs the large one: the step's own are over before it has got going.
+    A GPU needs the large one: the step's own are too short to reach its full rate.
     """
     return max(_product_rate(tokens, width, ff, device), _product_rate(2048, 2048, 2048, device))
 
@@ -77,7 +77,7 @@ def _product_rate(rows: int, inner: int, columns: int, device: str) -> float:
 
 
 def peak_mb(measure: Callable[..., float], arguments: tuple[Any, ...], device: str) -> float:
-    """What ``measure`` finds, on a CPU in a fresh process."""
+    """The result of ``measure``, on a CPU in a fresh process."""
     if device != "cpu":
         return measure(*arguments)
     # spawn: a fork would inherit this process's peak
@@ -86,7 +86,7 @@ def peak_mb(measure: Callable[..., float], arguments: tuple[Any, ...], device: s
 
 
 def growth_mb(contender: AbstractContextManager[StepFunction], device: str) -> float:
-    """How far steps raise the peak memory; on a GPU, getting ready for them counts too."""
+    """By how much steps raise the peak memory; on a GPU, with what is allocated before them."""
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
     with contender as step:
@@ -118,4 +118,4 @@ def synchronise(device: str) -> None:
 
 
 def discard(result: object) -> None:
-    """Nobody looks at what a timed call returns."""
+    """Ignore what a timed call returns."""

@@ -1,4 +1,4 @@
-"""The simulation study's training as one would first write it, beside the stacked one.
+"""The simulation study as a plain loop over runs, compared with the stacked training.
 
 Plain: one run after another, ``torch.nn.Linear``, SIGReg with a sine and a cosine for every (row,
 direction, frequency), unfused AdamW. Both get the same initial weights, data, order and noise, so
@@ -33,7 +33,7 @@ SAME = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class SimulationBench:
-    """What to compare."""
+    """Options of the comparison."""
 
     variant: str = "D"
     """the objective; D has every term"""
@@ -45,7 +45,7 @@ class SimulationBench:
 
 def compare_simulation(options: SimulationBench) -> dict[str, Any]:
     """Time both in float32, then train both in float64 and compare every final weight."""
-    _train_both(options.variant, 1, 1, torch.float32)  # nobody pays for the first use of torch
+    _train_both(options.variant, 1, 1, torch.float32)  # the first use of torch is not timed
     timed = _train_both(options.variant, options.runs, options.epochs, torch.float32)
     exact = _train_both(options.variant, options.runs, min(options.epochs, 2), torch.float64)
     return {
@@ -157,17 +157,12 @@ def train_plainly(
         for step in range(steps):
             here = slice(step * batch, (step + 1) * batch)
             rows = noise.order[0, here]
-            walk = infer(model, x[rows], y[rows], split_noise(model, noise.latents[0, here]))
-            loss = weighted_loss(terms_of(model, x[rows], y[rows], walk), objective.elbo).mean()
-            directions = noise.directions[0, step]
-            if objective.sigreg_s_x:
-                loss = loss + objective.sigreg_s_x * plain_sigreg(
-                    walk.s_x, directions, settings.sigreg
-                )
-            if objective.sigreg_s_y:
-                loss = loss + objective.sigreg_s_y * plain_sigreg(
-                    walk.s_y, directions, settings.sigreg
-                )
+            path = infer(model, x[rows], y[rows], split_noise(model, noise.latents[0, here]))
+            loss = weighted_loss(terms_of(model, x[rows], y[rows], path), objective.elbo).mean()
+            for weight, s in ((objective.sigreg_s_x, path.s_x), (objective.sigreg_s_y, path.s_y)):
+                if weight:
+                    directions = noise.directions[0, step]
+                    loss = loss + weight * plain_sigreg(s, directions, settings.sigreg)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from varjepa.cli import demo, embed, evaluate, fit, impute, sample, score, shell
+from varjepa.cli import demo, describe, embed, evaluate, fit, impute, sample, score, shell
 from varjepa.version import __version__
 
 app = typer.Typer(
@@ -17,6 +17,7 @@ app = typer.Typer(
 )
 for name, command, kind in (
     ("demo", demo.demo, None),
+    ("describe", describe.describe, None),
     ("fit", fit.fit, None),
     ("embed", embed.embed, shell.ListCommand),
     ("impute", impute.impute, None),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from varjepa.cli.describe import describe_fit
 from varjepa.cli.options import (
     Device,
     Kinds,
@@ -83,7 +84,7 @@ def fit(
     from varjepa.tables import TableFiles
     from varjepa.training.checkpoints import remove_checkpoints, whole_checkpoints
     from varjepa.training.processes import LostProcessError, together
-    from varjepa.training.progress import describe_training, in_words
+    from varjepa.training.progress import in_words
 
     model = VarTJEPA(
         epochs="auto" if epochs is None else epochs,
@@ -115,13 +116,9 @@ def fit(
         raise Interrupted(why) from stop
     remove_checkpoints(checkpoints)
     count = rows.rows if isinstance(rows, TableFiles) else rows.num_rows
-    silent = [model.codec_.features[j].name for j in model.collapse_.silent_features]
-    told = describe_training(
-        model.history_, model.selected_by_, model.patience, model.collapse_.collapsed, silent
-    )
     console.print(
         f"{count:,} rows, {model.n_features_in_} columns, "
-        f"{in_words(time.perf_counter() - start)}; model in {out}\nfit: {told}",
+        f"{in_words(time.perf_counter() - start)}; model in {out}\nfit: {describe_fit(model)}",
         soft_wrap=True,
     )
 

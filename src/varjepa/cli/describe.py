@@ -1,0 +1,74 @@
+"""``varjepa describe``: what is inferred of a table, or what a model was fitted to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from varjepa.cli.options import Kinds, check_source, parse_kinds, read_rows
+from varjepa.cli.shell import console
+from varjepa.errors import InputError
+
+
+def describe(
+    source: Annotated[
+        str,
+        typer.Argument(help="A table, a folder or pattern of .parquet files, or a model folder."),
+    ],
+    kind: Kinds = None,
+) -> None:
+    """Kinds, levels, dates and missing values of every column; columns to check."""
+    check_source(source)
+    path = Path(source)
+    is_model = (path / "manifest.json").exists()
+    if is_model and kind:
+        raise InputError(f"--kind is for tables, and {path} is a model")
+    if path.is_dir() and not is_model and not any(path.rglob("*.parquet")):
+        raise InputError(
+            f"{path} is not a model folder (it has no manifest.json) and holds no .parquet file"
+        )
+    lines = describe_model(path) if is_model else describe_source(source, parse_kinds(kind))
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def describe_model(folder: Path) -> list[str]:
+    """Its columns as they were in training, and how the training went."""
+    from varjepa.estimators import TJEPA, VarTJEPA
+    from varjepa.model_folder import open_model
+    from varjepa.tables.describe import describe_codec
+
+    with open_model(folder) as saved:
+        name = saved.config.get("estimator") if isinstance(saved.config, dict) else None
+    model: Any = (TJEPA if name == "TJEPA" else VarTJEPA).load(folder)
+    epochs = (
+        f"{name}: {len(model.history_)} epochs, of which epoch {model.best_epoch_} was selected"
+    )
+    return [*describe_codec(model.codec_).lines(), epochs, f"fit: {describe_fit(model)}"]
+
+
+def describe_fit(model: Any) -> str:
+    """Whether a fitted model is good, in words."""
+    from varjepa.training.progress import describe_training
+
+    collapse = model.collapse_
+    silent = [model.codec_.features[j].name for j in collapse.silent_features]
+    return describe_training(
+        model.history_, model.selected_by_, model.patience, collapse.collapsed, silent
+    )
+
+
+def describe_source(source: str, kinds: dict[str, Any]) -> list[str]:
+    """What a fit would infer; files that are several or large are read a block at a time."""
+    from dataclasses import replace
+
+    from varjepa.estimators.fitting import fit_codec, table_files
+    from varjepa.tables.describe import describe_codec, describe_table
+
+    files = table_files(source)
+    if files is None:
+        return describe_table(read_rows(Path(source)), kinds).lines()
+    codec = fit_codec(files, kinds, "min_max", 1000)
+    return replace(describe_codec(codec), rows=files.rows).lines()

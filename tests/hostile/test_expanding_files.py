@@ -3,11 +3,13 @@
 1. A Parquet file of 2 MB that expands to 20 GB of text, in a column or in lists: refused within 2
    seconds, in a process that never takes 100 MB more than it had.
 2. So is one that declares more numbers than the limit, and an Arrow file whose batches add up.
-3. Tables that are merely compressible are read, to the last cell, whatever their types.
+3. So is a gzipped CSV file.
+4. Tables that are merely compressible are read, to the last cell, whatever their types.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -72,9 +74,20 @@ def expanding_holes(folder: Path) -> Path:
     return path
 
 
+def expanding_csv(folder: Path) -> Path:
+    """900 MB of text, 900 kB on disk."""
+    path = folder / "zeros.csv.gz"
+    member = gzip.compress(b"0,0\n" * (1 << 21))
+    path.write_bytes(gzip.compress(b"a,b\n") + member * 107)
+    return path
+
+
+FILES = (expanding_parquet, expanding_lists, expanding_holes, expanding_csv)
+
+
 def measure(folder: Path) -> list[dict[str, Any]]:
     """What reading each file says, takes and needs, in a process of its own."""
-    files = [build(folder) for build in (expanding_parquet, expanding_lists, expanding_holes)]
+    files = [build(folder) for build in FILES]
     assert all(file.stat().st_size < 2.1e6 for file in files)
     ran = subprocess.run(
         [sys.executable, "-c", MEASURE, *map(str, files)],
@@ -106,7 +119,7 @@ def test_what_a_refusal_takes(tmp_path: Path, record_soak: Callable[[str, Any], 
         }
         for one in measure(tmp_path)
     }
-    assert len(found) == 3
+    assert len(found) == len(FILES)
     record_soak("expanding_files", found)
 
 

@@ -9,12 +9,15 @@
 5. Names that are repeated, empty, not text or of several levels are InputErrors.
 6. Sparse columns and objects of mixed scalars are read; other objects are refused by name.
 7. What write_table writes, read_table reads back; a failed write leaves the old file.
-8. All of it works where neither pandas nor polars is installed.
+8. A CSV file may be separated by commas, semicolons or tabs, have decimal commas (with semicolons),
+   and be gzipped; a Parquet or Arrow file that is called CSV is read; damaged gzip is refused.
+9. All of it works where neither pandas nor polars is installed.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import gzip
 import subprocess
 import sys
 from decimal import Decimal
@@ -30,6 +33,7 @@ import pytest
 from tests.tables.examples import COLUMNS, FORMS, arrow_table, source
 from varjepa.errors import InputError
 from varjepa.tables import TableCodec, read_table, write_table
+from varjepa.tables.streaming import find_tables
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -222,6 +226,100 @@ def test_other_objects_are_refused_by_name(value: Any) -> None:
     column[0] = value
     with pytest.raises(InputError, match="'o'"):
         TableCodec.fit(pd.DataFrame({"o": column}))
+
+
+@pytest.mark.parametrize("separator", [";", "\t", ","])
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
+def test_the_header_tells_the_separator(separator: str, name: str, tmp_path: Path) -> None:
+    rows = ['"a,b;c\td"|n|x', '"u;v,w"|1|1.5', "z|2|-0.5", "|3|2.0"]
+    path = tmp_path / name
+    path.write_text("\n".join(row.replace("|", separator) for row in rows))
+    table = read_table(path)
+    assert table.to_pydict() == {
+        "a,b;c\td": ["u;v,w", "z", None], "n": [1, 2, 3], "x": [1.5, -0.5, 2.0],
+    }  # fmt: skip
+    (streamed,) = find_tables(path)
+    assert streamed.schema == table.schema
+    assert pa.concat_tables(streamed.blocks(table.column_names, 2)).equals(table)
+
+
+def test_numbers_with_a_decimal_comma(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('a;b;c\n1,5;2;"x"\n-0,25;3;"1,2 y"\n')
+    table = read_table(path)
+    assert table.to_pydict() == {"a": [1.5, -0.25], "b": [2, 3], "c": ["x", "1,2 y"]}
+    (streamed,) = find_tables(path)
+    assert pa.concat_tables(streamed.blocks(["a", "b", "c"], 1)).equals(table)
+    path.write_text("a;b\n1.5;2,5\n")
+    assert read_table(path).to_pydict() == {"a": [1.5], "b": ["2,5"]}
+
+
+def test_one_column_with_other_separators_stays_one(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    for text, expected in (
+        ("a;b\nx\ny\n", {"a;b": ["x", "y"]}),
+        ("a\nx;y\n", {"a": ["x;y"]}),
+        ('"a;b"\n"x;y"\n', {"a;b": ["x;y"]}),
+        ("a;b,c\n1;2,3\n", {"a;b": ["1;2"], "c": [3]}),
+    ):
+        path.write_text(text)
+        assert read_table(path).to_pydict() == expected
+
+
+def test_a_ragged_row_names_the_separator(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a;b\n1;2\n3\n")
+    for read in (read_table, find_tables):
+        with pytest.raises(
+            InputError, match="has 1 cells where the header has 2, separated by ';'"
+        ):
+            read(path)
+
+
+@pytest.mark.parametrize("extension", ["parquet", "arrow"])
+def test_a_file_is_what_it_holds_whatever_its_name(extension: str, tmp_path: Path) -> None:
+    write_table(arrow_table(), tmp_path / f"t.{extension}")
+    named = (tmp_path / f"t.{extension}").rename(tmp_path / "t.csv")
+    assert read_table(named).equals(read_table(arrow_table()))
+    (streamed,) = find_tables(named)
+    names = arrow_table().column_names
+    assert pa.concat_tables(streamed.blocks(names, 2)).equals(read_table(arrow_table()))
+
+
+def test_an_excel_file_is_called_that(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"PK\x03\x04" + bytes(100))
+    with pytest.raises(InputError, match=r"t\.csv is a ZIP or Excel file; save the table as CSV"):
+        read_table(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.CSV.GZ", "t.tsv.gz", "t.csv"])
+def test_gzipped_csv(name: str, tmp_path: Path) -> None:
+    text = b"a,b\n1,x\n" + b"2,y\n" * 50_000
+    text = text.replace(b",", b"\t") if ".tsv" in name else text
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text[:1000]) + gzip.compress(text[1000:]))  # two members
+    table = read_table(path)
+    assert table.num_rows == 50_001
+    assert table["a"].to_pylist()[:2] == [1, 2]
+    (streamed,) = find_tables(path)
+    assert streamed.rows == 50_001
+    assert pa.concat_tables(streamed.blocks(["a", "b"], 20_000)).equals(table)
+    path.write_bytes(text)  # some programs unpack a file and keep its name
+    assert read_table(path).equals(table)
+
+
+@pytest.mark.parametrize("cut", [5, 15, 200, -3])
+def test_damaged_gzip_is_refused(cut: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    whole = gzip.compress("\n".join(["a,b", *map(str, rng.random(5000))]).encode())
+    path = tmp_path / "t.csv.gz"
+    spoiled = bytearray(whole)
+    spoiled[len(whole) // 2] ^= 255
+    for content in (whole[:cut], bytes(spoiled)):
+        path.write_bytes(content)
+        for read in (read_table, find_tables):
+            with pytest.raises(InputError, match=r"t\.csv\.gz"):
+                read(path)
 
 
 @pytest.mark.parametrize("extension", ["csv", "tsv", "parquet", "arrow", "feather"])

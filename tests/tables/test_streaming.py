@@ -27,9 +27,7 @@ import pytest
 from benchmarks.measures import peak_resident_mb
 from tests.tables.examples import COLUMNS
 from varjepa.errors import InputError
-from varjepa.tables import read_table
-from varjepa.tables import streaming as stream_csv
-from varjepa.tables import streaming as stream_parquet
+from varjepa.tables import columnar_files, csv_files, read_table, streaming
 from varjepa.tables.streaming import find_tables
 
 ROWS = 30_000
@@ -133,7 +131,7 @@ def test_arrows_order_of_types() -> None:
         for second in cells:
             kind = infer(first)
             while not fits(second, kind) or not fits(first, kind):
-                kind = stream_csv._next_type(kind, second)
+                kind = csv_files.next_type(kind, second)
             assert kind == infer(first, second), (first, second)
 
 
@@ -169,7 +167,8 @@ def test_folders_and_patterns(tmp_path: Path) -> None:
 def test_long_texts_make_small_blocks(
     dictionary: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_parquet, "BLOCK_BYTES", 1 << 16)
+    for module in (columnar_files, streaming):
+        monkeypatch.setattr(module, "BLOCK_BYTES", 1 << 16)
     texts = ["x" * 5000, *["y"] * 2999]
     table = pa.table({"t": texts * 3, "n": range(9000)})
     path = tmp_path / "long.parquet"
@@ -182,7 +181,7 @@ def test_long_texts_make_small_blocks(
 
 
 def parquet_batches(path: Path) -> list[pa.RecordBatch]:
-    return list(stream_parquet.parquet_blocks(path, ["t", "n"], 4096, 0))
+    return list(columnar_files.parquet_blocks(path, ["t", "n"], 4096, 0))
 
 
 def _in_a_fresh_process(work: Callable[..., float], *arguments: Any) -> float:

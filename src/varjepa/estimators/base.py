@@ -32,7 +32,7 @@ from varjepa.estimators.fitting import (
     table_files,
     task_in_memory,
 )
-from varjepa.estimators.frames import to_arrow
+from varjepa.estimators.frames import refuse_too_little, to_arrow
 from varjepa.estimators.persistence import from_saved, to_saved
 from varjepa.estimators.resuming import claim, open_checkpoints
 from varjepa.estimators.settings import (
@@ -193,6 +193,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         codec = TableCodec.fit(
             table, self.column_kinds, scaling=self.scaling, max_levels=self.max_levels
         )
+        refuse_too_little(codec, table.num_rows)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         return codec, self._rows(codec.encode(table))
 
@@ -207,6 +208,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         self.n_features_in_ = len(files.schema)
         self.feature_names_in_ = np.array(files.schema.names, dtype=object)
         codec = fit_codec(files, self.column_kinds, self.scaling, self.max_levels)
+        refuse_too_little(codec, files.rows)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         if is_streamed(files):
             return codec, None, y

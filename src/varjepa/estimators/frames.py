@@ -18,7 +18,7 @@ from sklearn.utils.validation import validate_data
 
 from varjepa.errors import InputError
 from varjepa.tables import TableCodec, read_table
-from varjepa.tables.messages import listed, quoted, shortened
+from varjepa.tables.messages import listed, quoted, shortened, suggestion
 
 
 def to_arrow(estimator: BaseEstimator, X: Any, reset: bool) -> pa.Table:
@@ -54,6 +54,16 @@ def to_arrow(estimator: BaseEstimator, X: Any, reset: bool) -> pa.Table:
         )
         table = table.rename_columns([f"x{j}" for j in range(table.num_columns)])
     return table
+
+
+def refuse_too_little(codec: TableCodec, rows: int) -> None:
+    """Refuse to fit a model to one row, or to a table without a single value."""
+    if rows < 2:
+        raise InputError("a model cannot be fitted to one row (1 sample); give at least two")
+    if all(number.scaler.is_empty for number in codec.numeric) and not any(
+        len(category.levels) for category in codec.categorical
+    ):
+        raise InputError("no cell of the table has a value")
 
 
 def frame_kind(X: Any) -> str:
@@ -115,7 +125,8 @@ def with_all_columns(given: pa.Table, codec: TableCodec) -> pa.Table:
     known = {column.name: column for column in codec.schema.columns}
     unknown = [name for name in given.column_names if name not in known]
     if unknown:
-        raise InputError(f"the model knows no column {listed(unknown)}")
+        close = suggestion(unknown[0], known) if len(unknown) == 1 else ""
+        raise InputError(f"the model knows no column {listed(unknown)}{close}")
     return pa.table(
         {
             name: given[name]

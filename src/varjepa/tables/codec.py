@@ -31,7 +31,7 @@ from varjepa.tables.features import (
     read_parts,
 )
 from varjepa.tables.fitting import fit_columns
-from varjepa.tables.messages import TableWarnings, listed
+from varjepa.tables.messages import TableWarnings, listed, suggestion
 from varjepa.tables.reading import read_table
 from varjepa.tables.scaling import Scaler, Scaling
 from varjepa.tables.schema import Blocks, Column, Kind, TableSchema
@@ -338,7 +338,8 @@ class TableCodec:
         known, given = set(self.schema.names), set(table.column_names)
         absent = [name for name in self.schema.names if name not in given]
         if absent:
-            raise InputError(f"the table has no column {listed(absent)}")
+            close = suggestion(absent[0], given - known) if len(absent) == 1 else ""
+            raise InputError(f"the table has no column {listed(absent)}{close}")
         return [name for name in table.column_names if name not in known]
 
     def _check_shapes(self, numbers: NDArray[np.float64], codes: NDArray[np.int64]) -> None:

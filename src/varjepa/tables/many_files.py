@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from varjepa.errors import InputError
 from varjepa.tables.arrow_types import refuse_unsupported, wider_type
-from varjepa.tables.messages import listed, quoted
-from varjepa.tables.streaming import StreamedTable, find_tables, has_no_value, parquet_fingerprint
-from varjepa.tables.table_files import explained, extension_of
+from varjepa.tables.columnar_files import has_no_value, parquet_fingerprint
+from varjepa.tables.messages import listed, quoted, suggestion
+from varjepa.tables.streaming import StreamedTable, find_tables
+from varjepa.tables.table_files import explained, format_of
 
 
 class ForwardRows:
@@ -96,7 +97,7 @@ class TableFiles:
         text = os.fspath(source)
         files = tuple(find_tables(text))
         for file in files:
-            if extension_of(file.path) != ".parquet":
+            if format_of(file.path) != "Parquet":
                 raise InputError(
                     f"{file.path} is not a .parquet file; only those are read as one table"
                 )
@@ -108,7 +109,9 @@ class TableFiles:
     def labelled(self, name: str) -> TableFiles:
         """The same with one of its columns as labels."""
         if name not in self.types.names:
-            raise InputError(f"{self.source} has no column {quoted(name)}")
+            raise InputError(
+                f"{self.source} has no column {quoted(name)}{suggestion(name, self.types.names)}"
+            )
         if len(self.types) == 1:
             raise InputError(f"{self.source} has no column besides {quoted(name)}")
         refuse_unsupported(name, self.types.field(name).type)

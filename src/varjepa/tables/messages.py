@@ -6,11 +6,15 @@ Names and cells in messages: quoted, on one line, and never longer than a line.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
+
+from varjepa.errors import InputError
 
 MOST_LETTERS = 60
 MOST_NAMES = 5
@@ -47,6 +51,30 @@ def joined(words: Sequence[str], count: int | None = None) -> str:
     """Words with commas; ``count`` is how many there are where these are the first of them."""
     more = (len(words) if count is None else count) - MOST_NAMES
     return ", ".join(words[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def refuse_bad_names(names: Sequence[str]) -> None:
+    """Names that are empty, no text or not distinct would not tell columns apart."""
+    for position, name in enumerate(names, start=1):
+        if not name.strip():
+            raise InputError(f"column {position} of the table has no name")
+        if any("\ud800" <= letter <= "\udfff" for letter in name):  # half of a UTF-16 pair
+            raise InputError(f"the column name {quoted(name)} is not Unicode text")
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise InputError(f"several columns are called {listed(repeated)}")
+
+
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """The end of a sentence that says what a mistyped name was meant to be.
+
+    Examples:
+        >>> suggestion("aeg", ["age", "town"]), suggestion("x", ["age"])
+        ("; did you mean 'age'?", '')
+    """
+    folded = {other.casefold(): other for other in names}
+    close = get_close_matches(name.casefold(), folded, n=1)
+    return f"; did you mean {quoted(folded[close[0]])}?" if close else ""
 
 
 # --- What one call found odd but could live with: collected by column, said once.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -20,8 +19,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from varjepa.errors import InputError
-from varjepa.tables.messages import listed, quoted, shortened
-from varjepa.tables.table_files import read_file, refuse_address
+from varjepa.tables.columnar_files import read_arrow, read_parquet
+from varjepa.tables.csv_files import CsvFile
+from varjepa.tables.messages import quoted, refuse_bad_names, shortened
+from varjepa.tables.table_files import explained, format_of, refuse_address
 from varjepa.tables.values import as_text
 
 _NUMBERS = (int, float, Decimal, np.integer, np.floating)
@@ -103,10 +104,10 @@ _REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 def read_table(source: Any) -> pa.Table:
     """Read a file, a data frame or an array.
 
-    Accepts a path to .csv, .tsv, .parquet, .arrow or .feather; a pandas or polars frame and
-    whatever else narwhals knows, lazy frames included; a pyarrow Table or RecordBatch; a dict of
-    arrays by name; a two-dimensional numpy array, whose columns are called x0, x1, …. Rows keep
-    their order; a data frame's index is not a column and is ignored.
+    Accepts a path to .csv, .tsv (both also gzipped), .parquet, .arrow or .feather; a pandas or
+    polars frame and whatever else narwhals knows, lazy frames included; a pyarrow Table or
+    RecordBatch; a dict of arrays by name; a two-dimensional numpy array, whose columns are called
+    x0, x1, …. Rows keep their order; a data frame's index is not a column and is ignored.
 
     Examples:
         >>> read_table(np.eye(2)).column_names
@@ -114,7 +115,7 @@ def read_table(source: Any) -> pa.Table:
     """
     if isinstance(source, str | os.PathLike):
         refuse_address(os.fspath(source))
-        return _tidy(_drop_index(read_file(Path(source))))
+        return _tidy(_drop_index(_from_file(Path(source))))
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     if isinstance(source, pa.Table):
@@ -124,6 +125,14 @@ def read_table(source: Any) -> pa.Table:
     if isinstance(source, Mapping):
         return _tidy(_from_arrays(source))
     return _tidy(_from_frame(source))
+
+
+def _from_file(path: Path) -> pa.Table:
+    kind = format_of(path)
+    with explained(path):
+        if kind == "CSV":
+            return CsvFile.find(path).read()
+        return read_parquet(path) if kind == "Parquet" else read_arrow(path)
 
 
 def _from_frame(source: Any) -> pa.Table:
@@ -200,19 +209,8 @@ def _text_names(names: Sequence[Any]) -> list[str]:
         if not isinstance(name, str | int | np.integer) or isinstance(name, bool):
             raise InputError(f"the column name {quoted(name)} is not text")
     texts = [str(name) for name in names]
-    _refuse_bad_names(texts)
+    refuse_bad_names(texts)
     return texts
-
-
-def _refuse_bad_names(names: Sequence[str]) -> None:
-    for position, name in enumerate(names, start=1):
-        if not name.strip():
-            raise InputError(f"column {position} of the table has no name")
-        if any("\ud800" <= letter <= "\udfff" for letter in name):  # half of a UTF-16 pair
-            raise InputError(f"the column name {quoted(name)} is not Unicode text")
-    repeated = [name for name, times in Counter(names).items() if times > 1]
-    if repeated:
-        raise InputError(f"several columns are called {listed(repeated)}")
 
 
 def _drop_index(table: pa.Table) -> pa.Table:
@@ -229,7 +227,7 @@ def _drop_index(table: pa.Table) -> pa.Table:
 def _tidy(table: pa.Table) -> pa.Table:
     """Check names, unfold encodings that change nothing, and drop every library's metadata."""
     names = table.column_names
-    _refuse_bad_names(names)
+    refuse_bad_names(names)
     return pa.table([_plain(column) for column in table.columns], names=names)
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from varjepa.errors import InputError
 from varjepa.tables.arrow_types import is_instant, is_span, is_text, refuse_unsupported, value_type
 from varjepa.tables.dates import as_instants, iso_unit
-from varjepa.tables.messages import quoted
+from varjepa.tables.messages import quoted, suggestion
 from varjepa.tables.summaries import NumberSummary
 from varjepa.tables.values import as_numbers, parse_numbers
 
@@ -77,7 +77,8 @@ def check_columns(schema: pa.Schema, rows: int, overrides: Mapping[str, Kind] | 
         raise InputError("the table has no rows")
     for name, kind in (overrides or {}).items():
         if name not in schema.names:
-            raise InputError(f"there is no column {quoted(name)} to treat as {kind}")
+            close = suggestion(name, schema.names)
+            raise InputError(f"there is no column {quoted(name)} to treat as {kind}{close}")
         if kind not in KINDS:
             raise InputError(
                 f"column {quoted(name)} must be one of {', '.join(KINDS)}, not {quoted(kind)}"

@@ -339,8 +339,7 @@ def run_options() -> Found:
         "column_kinds": {"count": "categorical"}, "scaling": "standard", "random_state": 5,
     }  # fmt: skip
     var_options = {
-        "l_pool": 2, "auxiliary_layers": 1, "cls_in_context": False, "noise_variance": 0.3,
-        "min_noise_variance": 1e-3, "alpha_rec": 0.5, "alpha_gen": 0.7, "alpha_kl_sx": 1e-2,
+        "noise_variance": 0.3, "alpha_rec": 0.5, "alpha_gen": 0.7, "alpha_kl_sx": 1e-2,
         "alpha_kl_z": 1e-3, "alpha_kl_sy": 0.1, "anneal_share": 0.5, "imputer_kl": 0.1,
     }  # fmt: skip
     numbers = X[["b", "count"]].to_numpy(float)

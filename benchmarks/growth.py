@@ -19,10 +19,8 @@ from benchmarks.measures import race
 from benchmarks.steps import BenchShape, flops_by_operator, middle_masks, random_task, trainer_step
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
-from varjepa.estimators.settings import settings_of
-from varjepa.models.masking import MaskSettings
+from varjepa.estimators.parameters import nested
 from varjepa.models.table_rows import TableShape
-from varjepa.models.var_t_jepa import VarTJepaSettings
 from varjepa.report.charts import DARK, LIGHT, check_can_draw, save_svg
 
 FEATURES = (8, 16, 32, 64, 128, 250, 500, 1000, 2000)
@@ -107,11 +105,11 @@ def _time(point: Point, device: str, repeats: int) -> dict[str, Any]:
 
 def shape_of(point: Point) -> BenchShape:
     """The estimator's networks for a numeric table."""
-    estimator = VarTJEPA(**point.settings)
+    estimator = VarTJEPA().set_params(**nested(VarTJEPA, point.settings))
     shape = BenchShape(
         TableShape(point.features),
-        settings_of(estimator, VarTJepaSettings),
-        settings_of(estimator, MaskSettings),
+        estimator.settings("architecture"),
+        estimator.settings("objective"),
         batch=point.batch,
     )
     return replace(shape, masks=middle_masks(shape))

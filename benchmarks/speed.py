@@ -13,7 +13,7 @@ from benchmarks.steps import MASK_SIZES, REFERENCE_PRECISIONS, bench_steps
 from paper.commands import known_variants
 from varjepa.cli.shell import ListGroup, console, one_of, positive, run
 from varjepa.errors import InputError
-from varjepa.estimators.settings import pick_device
+from varjepa.estimators.parameters import pick_device
 from varjepa.files import make_folder, write_json
 from varjepa.report.charts import check_can_draw
 

@@ -32,14 +32,14 @@ from benchmarks.reference import ReferenceStep, draw_masks_plainly
 from varjepa.environment import describe_environment
 from varjepa.errors import InputError
 from varjepa.models.inference import embed_in_blocks
-from varjepa.models.masking import MaskSettings, draw_mask_sizes
+from varjepa.models.masking import draw_mask_sizes
 from varjepa.models.table_rows import TableShape
-from varjepa.models.var_t_jepa import VarTJepa, VarTJepaSettings, draw_latent_noise
+from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
 from varjepa.nn.kernels.tf32 import tf32_products
+from varjepa.settings import Architecture, MaskSettings, Objective, Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.cuda_graphs import make_stepper
 from varjepa.training.losses import VarTJepaLoss
-from varjepa.training.settings import TrainingSettings
 from varjepa.training.step import Streams, draw_step
 from varjepa.variational.elbo import ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise
@@ -51,7 +51,7 @@ class BenchShape:
 
     table: TableShape
     """features and levels"""
-    model: VarTJepaSettings
+    model: Architecture
     """widths, depths and heads"""
     masks: MaskSettings
     """shares and K"""
@@ -63,7 +63,7 @@ class BenchShape:
     """`dropp`"""
 
 
-_ADULT = VarTJepaSettings(
+_ADULT = Architecture(
     imputer_depth=0, d=64, depth=8, heads=4, ff=256, predictor_width=16, predictor_ff=256
 )
 _ADULT_MASKS = MaskSettings((0.1, 0.3), (0.1, 0.6), targets=4)
@@ -72,7 +72,7 @@ SHAPES: dict[str, BenchShape] = {
     "adult": BenchShape(TableShape(6, (9, 17, 8, 15, 7, 6, 3, 42)), _ADULT, _ADULT_MASKS),
     "covertype": BenchShape(
         TableShape(54),
-        VarTJepaSettings(
+        Architecture(
             imputer_depth=0, d=64, depth=8, heads=8, ff=64, predictor_width=16, predictor_ff=256
         ),
         MaskSettings((0.15, 0.35), (0.15, 0.6), targets=4),
@@ -80,7 +80,7 @@ SHAPES: dict[str, BenchShape] = {
     ),
     "electricity": BenchShape(
         TableShape(8),
-        VarTJepaSettings(
+        Architecture(
             imputer_depth=0, d=64, depth=6, heads=4, ff=64, predictor_width=16, predictor_ff=128
         ),
         MaskSettings((0.15, 0.6), (0.15, 0.9), targets=4),
@@ -89,7 +89,7 @@ SHAPES: dict[str, BenchShape] = {
     "bank": BenchShape(TableShape(16), _ADULT, _ADULT_MASKS),
     "mnist": BenchShape(
         TableShape(784),
-        VarTJepaSettings(
+        Architecture(
             imputer_depth=0, d=64, depth=8, heads=4, ff=128, predictor_width=32, predictor_ff=256
         ),
         MaskSettings((0.15, 0.5), (0.15, 0.8), targets=4),
@@ -98,7 +98,7 @@ SHAPES: dict[str, BenchShape] = {
     ),
     "sim": BenchShape(
         TableShape(28, (4, 4, 4, 4)),
-        VarTJepaSettings(
+        Architecture(
             imputer_depth=0, d=64, depth=16, heads=2, ff=64, predictor_width=16, predictor_ff=256
         ),
         MaskSettings((0.15, 0.5), (0.15, 0.8), targets=4),
@@ -158,6 +158,12 @@ def random_task(shape: BenchShape, device: str = "cpu", seed: int = 0) -> Task:
     return Task(shape, model, rows, shape.masks, seed)
 
 
+def plain_objective(masks: MaskSettings) -> Objective:
+    """All five terms with weight 1, as Algorithm 1 has them."""
+    weights = {f"alpha_{name}": 1.0 for name in ("rec", "gen", "kl_sx", "kl_z", "kl_sy")}
+    return Objective(masks.context_share, masks.target_share, masks.targets, **weights)
+
+
 def middle_masks(shape: BenchShape) -> MaskSettings:
     """Masks of one size each, in the middle of the shape's ranges."""
     features, masks = shape.table.features, shape.masks
@@ -188,7 +194,7 @@ def flops_by_operator(task: Task) -> dict[Any, float]:
     """
     rows = 2
     small = random_task(replace(task.shape, masks=task.masks, batch=rows))
-    objective = VarTJepaLoss(small.model, ElboWeights())
+    objective = VarTJepaLoss(small.model, plain_objective(small.masks))
     streams = Streams.of(task.seed, small.rows.num.device)
     sizes = draw_mask_sizes(small.model.shape.features, task.masks, streams.sizes)
     draw = draw_step(objective, rows, None, sizes, task.masks.targets, streams.numbers)
@@ -259,13 +265,8 @@ def computing_in(precision: ReferencePrecision, device: torch.device) -> Iterato
 def trainer_step(task: Task) -> Iterator[StepFunction]:
     """Ours: what :func:`varjepa.training.loop.train` does between two looks."""
     many = torch.arange(EPOCH * len(task.rows), device=task.rows.num.device) % len(task.rows)
-    settings = TrainingSettings(
-        epochs=1000,
-        batch=len(task.rows),
-        masks=task.masks,
-        anneal_epochs=(0, 0, 0),
-    )
-    objective = VarTJepaLoss(task.model, ElboWeights())
+    settings = Training(epochs=1000, batch_size=len(task.rows), anneal_share=(0, 0, 0))
+    objective = VarTJepaLoss(task.model, plain_objective(task.masks))
     with make_stepper(objective, task.rows.take(many), settings, task.seed) as stepper:
         stepper.begin_epoch()
 

@@ -28,7 +28,7 @@ from varjepa.downstream.inputs import COMPONENTS, SIZES
 from varjepa.downstream.predictor import LabelledInputs, SeedModels, fit_models
 from varjepa.downstream.registry import Classification, task_for
 from varjepa.environment import describe_environment
-from varjepa.estimators.settings import pick_device
+from varjepa.estimators.parameters import pick_device
 from varjepa.evaluate.splits import Dataset
 from varjepa.evaluate.splits import Split as RowSplit
 from varjepa.metrics.selective import COVERAGES, aurc, classification_by_coverage

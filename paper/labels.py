@@ -32,7 +32,7 @@ from varjepa.downstream.inputs import token_moments
 from varjepa.downstream.predictor import LabelledInputs, fit_models
 from varjepa.downstream.registry import Classification
 from varjepa.environment import describe_environment
-from varjepa.estimators.settings import pick_device
+from varjepa.estimators.parameters import pick_device
 from varjepa.evaluate.few_labels import (
     COMPARED,
     SIZES,

@@ -33,6 +33,7 @@ from threadpoolctl import threadpool_limits
 
 from paper import simulation
 from paper.simulation import SIMULATION_VARIANTS, SimulationSettings
+from tests.small import small
 from varjepa import TJEPA, VarTJEPA
 from varjepa.demo.sim import SimSettings, draw_sim
 from varjepa.environment import describe_arithmetic, describe_environment
@@ -59,7 +60,7 @@ Found = dict[str, Any]
 SMALL: dict[str, Any] = {
     "d": 8, "depth": 1, "heads": 2, "ff": 12, "n_cls": 2,
     "predictor_width": 8, "predictor_depth": 1, "predictor_heads": 2, "predictor_ff": 12,
-    "epochs": 4, "check_every": 2, "batch_size": 24, "learning_rate": 0.01,
+    "epochs": 4, "validate_every": 2, "batch_size": 24, "learning_rate": 0.01,
     "device": "cpu", "precision": "float32", "random_state": 0,
 }  # fmt: skip
 """Of 90 rows 81 are trained on: three batches of 24 and one of 9 an epoch."""
@@ -160,11 +161,11 @@ def under(prefix: str, found: Mapping[str, Any]) -> Found:
 
 
 def fit_var_t_jepa(X: Any, y: Any = None, **more: Any) -> VarTJEPA:
-    return VarTJEPA(**{**SMALL, **IMPUTER, **more}).fit(X, y)
+    return small(VarTJEPA, **{**SMALL, **IMPUTER, **more}).fit(X, y)
 
 
 def fit_t_jepa(X: Any, y: Any = None, **more: Any) -> TJEPA:
-    return TJEPA(**{**SMALL, **more}).fit(X, y)
+    return small(TJEPA, **{**SMALL, **more}).fit(X, y)
 
 
 def trained(model: Any) -> Found:
@@ -335,7 +336,7 @@ def run_options() -> Found:
     options: dict[str, Any] = {
         "n_cls": 1, "context_share": (0.3, 0.7), "target_share": (0.2, 0.4), "targets": 3,
         "max_steps": 11, "epochs": 9, "warm_up_share": 0.3, "weight_decay": 0.05,
-        "validation_share": 0.2, "patience": 1, "check_every": 1, "max_levels": 3,
+        "validation_share": 0.2, "patience": 1, "validate_every": 1, "max_levels": 3,
         "column_kinds": {"count": "categorical"}, "scaling": "standard", "random_state": 5,
     }  # fmt: skip
     var_options = {
@@ -373,8 +374,8 @@ def run_defaults() -> Found:
     found: Found = {}
     plain: dict[str, Any] = {"device": "cpu", "precision": "float32", "random_state": 0}
     for name, model in (
-        ("var_t_jepa", VarTJEPA(**plain, max_steps=4)),
-        ("t_jepa", TJEPA(**plain, max_steps=4)),
+        ("var_t_jepa", small(VarTJEPA, **plain, max_steps=4)),
+        ("t_jepa", small(TJEPA, **plain, max_steps=4)),
     ):
         model.fit(frame())
         found |= under(name, trained(model) | transformed(model, frame()))

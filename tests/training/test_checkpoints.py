@@ -31,12 +31,14 @@ import pandas as pd
 import pytest
 import torch
 
+from tests.small import small
 from tests.training.test_loop import SETTINGS, SHAPE, WEIGHTS, build, table
 from varjepa import VarTJEPA
 from varjepa.errors import InputError
 from varjepa.estimators import TJEPA
-from varjepa.models.t_jepa import TJepa, TJepaSettings
+from varjepa.models.t_jepa import TJepa
 from varjepa.randomness import seeded_weights
+from varjepa.settings import PointArchitecture, Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.checkpoints import (
     Checkpoints,
@@ -49,10 +51,9 @@ from varjepa.training.cuda_graphs import PaddedStepper
 from varjepa.training.loop import TrainingResult, train
 from varjepa.training.losses import Loss, TJepaLoss, VarTJepaLoss
 from varjepa.training.selection import HeldOutLoss, Selection
-from varjepa.training.settings import TrainingSettings
 
 ROWS = table(200)  # three batches of 64 and one of 8
-SHORT = replace(SETTINGS, epochs=6, check_every=2)
+SHORT = replace(SETTINGS, epochs=6, validate_every=2)
 STEPS = 24
 
 
@@ -65,7 +66,7 @@ def var_t_jepa() -> VarTJepaLoss:
 
 
 def t_jepa() -> TJepaLoss:
-    settings = TJepaSettings(d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1,
+    settings = PointArchitecture(d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1,
                              predictor_heads=2, predictor_ff=16)  # fmt: skip
     with seeded_weights(0):
         return TJepaLoss(TJepa(SHAPE, settings))
@@ -78,7 +79,7 @@ def run(
     every: float = 0.0,
     resume: bool = True,
     selection: Any = None,
-    settings: TrainingSettings = SHORT,
+    settings: Training = SHORT,
     rows: EncodedTable = ROWS,
 ) -> TrainingResult:
     def on_step(step: int, total: int) -> None:
@@ -168,7 +169,7 @@ def test_patience_is_remembered(tmp_path: Path) -> None:
         def score(self, objective: Loss) -> float:
             return -float(sum(p.detach().abs().sum() for p in objective.model.parameters()))
 
-    settings = replace(SHORT, check_every=1, patience=2, learning_rate=0.1)
+    settings = replace(SHORT, validate_every=1, patience=2, learning_rate=0.1)
     whole = run(tmp_path / "whole", settings=settings, selection=Falling())
     assert len(whole.history) < settings.epochs
     with pytest.raises(Killed):
@@ -305,7 +306,7 @@ def test_the_cost_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 SMALL: dict[str, Any] = {
     "d": 8, "depth": 1, "heads": 2, "ff": 8, "predictor_width": 8, "predictor_depth": 1,
-    "predictor_heads": 2, "predictor_ff": 8, "epochs": 3, "check_every": 1, "random_state": 0,
+    "predictor_heads": 2, "predictor_ff": 8, "epochs": 3, "validate_every": 1, "random_state": 0,
 }  # fmt: skip
 FRAME = pd.DataFrame(
     {
@@ -320,7 +321,7 @@ def fit(folder: Path, X: pd.DataFrame = FRAME, y: Any = None, **more: Any) -> TJ
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the latents have collapsed")
         parameters = {**SMALL, "checkpoint_dir": str(folder), "resume": True, **more}
-        return TJEPA(**parameters).fit(X, y)
+        return small(TJEPA, **parameters).fit(X, y)
 
 
 @pytest.mark.parametrize(
@@ -377,7 +378,7 @@ def test_checkpoints_are_no_part_of_a_model(tmp_path: Path) -> None:
 )
 def test_wrong_parameters(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
-        VarTJEPA(**wrong).fit(FRAME)
+        small(VarTJEPA, **wrong).fit(FRAME)
 
 
 # --- signals

@@ -47,9 +47,10 @@ from tests.training.test_loop import SETTINGS, SMALL, WEIGHTS, build, table
 from varjepa.cli.shell import keep_freed_memory
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
-from varjepa.models.t_jepa import TJepa, TJepaSettings
+from varjepa.models.t_jepa import TJepa
 from varjepa.models.table_rows import TableShape
 from varjepa.randomness import seeded_weights
+from varjepa.settings import PointArchitecture, Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.checkpoints import Checkpoints, checkpointing, leaders_checkpoint
 from varjepa.training.cuda_graphs import PaddedStepper, make_stepper
@@ -70,14 +71,13 @@ from varjepa.training.selection import (
     LinearProbeSettings,
     Selection,
 )
-from varjepa.training.settings import TrainingSettings
 from varjepa.training.step import Stepper
 
 CPU = torch.device("cpu")
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__, "torch._dynamo"])  # which optimisers import late
 
-SHORT = replace(SETTINGS, epochs=3, check_every=2)
+SHORT = replace(SETTINGS, epochs=3, validate_every=2)
 ROWS = table(129)  # two batches of 64, and one of a single row
 
 Work = Callable[[Team, Path], Any]
@@ -153,7 +153,7 @@ def var_t_jepa() -> VarTJepaLoss:
 def t_jepa() -> TJepaLoss:
     shared = {name: getattr(SMALL, name) for name in ("d", "depth", "heads", "ff")}
     with seeded_weights(0):
-        return TJepaLoss(TJepa(TableShape(3, (4, 3)), TJepaSettings(**shared)))
+        return TJepaLoss(TJepa(TableShape(3, (4, 3)), PointArchitecture(**shared)))
 
 
 def filtered_probe(team: Team) -> FilteredProbe:
@@ -248,7 +248,7 @@ class Opinion(Selection):
 
 def decide(team: Team, folder: Path) -> list[Any]:
     objective = var_t_jepa()
-    settings = replace(SHORT, epochs=20, check_every=1, patience=3)
+    settings = replace(SHORT, epochs=20, validate_every=1, patience=3)
     result = train(objective, ROWS, settings, Opinion(team.rank), 0, team=team)
     sick = ROWS.take(torch.arange(len(ROWS)))
     sick.num[[5, 100]] = math.nan
@@ -350,8 +350,8 @@ def fit(team: Team, folder: Path) -> list[Any]:
         name: getattr(SMALL, name)
         for name in ("d", "depth", "heads", "ff", "predictor_width", "predictor_depth")
     }
-    model = VarTJEPA(
-        **small, predictor_heads=2, predictor_ff=16, imputer_depth=1, epochs=4, check_every=2,
+    model = small(
+        VarTJEPA, **small, predictor_heads=2, predictor_ff=16, imputer_depth=1, epochs=4, validate_every=2,
         log_dir=str(mine / "log"), checkpoint_dir=str(mine / "kept"), tensorboard=False, verbose=0,
     )  # fmt: skip
     X = frame()
@@ -437,7 +437,7 @@ def adult_stepper(team: Team) -> Stepper:
     with seeded_weights(0):
         model = estimator._build(TableShape(6, tuple(n + 1 for n in LEVELS)))
     rows = EncodedTable(torch.rand(8192, 6, generator=g), cat, None)
-    settings = TrainingSettings(epochs=100, batch=512)
+    settings = Training(epochs=100, batch=512)
     return make_stepper(estimator._objective(model), rows, settings, 0, team)
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from varjepa.settings import Run, Training
     from varjepa.tables import TableFiles
 
 
@@ -79,32 +80,34 @@ def fit(
         return
 
     from varjepa.estimators import VarTJEPA
-    from varjepa.estimators.settings import pick_device
+    from varjepa.estimators.parameters import pick_device
     from varjepa.files import remove_temporaries
+    from varjepa.settings import Run, Training
     from varjepa.tables import TableFiles
     from varjepa.training.checkpoints import remove_checkpoints, whole_checkpoints
     from varjepa.training.processes import LostProcessError, together
     from varjepa.training.progress import in_words
 
     model = VarTJEPA(
-        epochs="auto" if epochs is None else epochs,
-        max_steps=max_steps,
+        training=Training(epochs="auto" if epochs is None else epochs, max_steps=max_steps),
         column_kinds=parse_kinds(kind) or None,
         device=device,
         random_state=random_state,
-        log_dir=str(out),
-        tensorboard=tensorboard,
-        capture=compile_steps == "on",
-        checkpoint_dir=str(checkpoints),
+        verbose=1,
+    )
+    run = Run(
+        checkpoint_dir=checkpoints,
         checkpoint_every=checkpoint_every,
         resume=resume,
-        verbose=1,
+        log_dir=out,
+        tensorboard=tensorboard,
+        capture=compile_steps == "on",
     )
     try:
         with together(pick_device(device)) as team:
             with team.sharing_errors():
                 rows, labels = read_rows(table, target)
-            model.fit(rows, labels)
+            model.fit(rows, labels, run=run)
         if not team.leads:
             return
         remove_temporaries(out)

@@ -25,6 +25,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from varjepa.settings import Architecture, Objective, Training
 from varjepa.demo.sim import draw_sim
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
@@ -99,15 +100,19 @@ def run_demo(folder: Path, settings: DemoSettings, say: Say) -> Path:
     say(f"SIM: {table.num_rows:,} rows, {table.num_columns} columns, {sim.label.max() + 1} classes")
 
     model = VarTJEPA(
-        d=settings.d,
-        depth=settings.depth,
-        ff=2 * settings.d,
-        predictor_depth=2,
-        predictor_ff=2 * settings.d,
-        targets=1,
-        epochs=settings.epochs,
-        batch_size=settings.batch,
-        learning_rate=settings.learning_rate,
+        Architecture(
+            d=settings.d,
+            depth=settings.depth,
+            ff=2 * settings.d,
+            predictor_depth=2,
+            predictor_ff=2 * settings.d,
+        ),
+        Objective(targets=1),
+        Training(
+            epochs=settings.epochs,
+            batch_size=settings.batch,
+            learning_rate=settings.learning_rate,
+        ),
         verbose=1,
         random_state=settings.seed,
     ).fit(table.take(split.train))
@@ -116,7 +121,7 @@ def run_demo(folder: Path, settings: DemoSettings, say: Say) -> Path:
 
     test = table.take(split.test)
     accuracies, correct = judge(model, table, label, split)
-    unsure = model.uncertainties(test)
+    unsure = {name.split()[0]: u for name, u in model.uncertainties(test).items()}
     unsure[SHOWN] = model.uncertainty(test, "nll", "balanced", splits=SHOWN_SPLITS)
     tables = [
         accuracies,
@@ -290,10 +295,11 @@ def most_uncertain(
     Columns differ in how well they can be known at all, so a cell is judged by how far it is above
     its column's median, in units of the column's usual deviation from it.
     """
-    columns = model.uncertainty(table.take(test), "nll", per_column=True, splits=SHOWN_SPLITS)
+    per_cell = model.cell_uncertainty(table.take(test), "nll", splits=SHOWN_SPLITS)
+    columns = np.column_stack([per_cell[name].to_numpy() for name in per_cell.column_names])
     middle = np.median(columns, axis=0)
     excess = (columns - middle) / (np.median(np.abs(columns - middle), axis=0) + 1e-12)
-    names = [feature.name for feature in model.codec_.features]
+    names = per_cell.column_names
     found = []
     for i in np.argsort(-unsure)[:rows]:
         shown = np.argsort(-excess[i])[:cells]

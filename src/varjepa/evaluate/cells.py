@@ -32,11 +32,12 @@ from varjepa.downstream.inputs import RawEncoder
 from varjepa.errors import InputError
 from varjepa.estimators import TJEPA, VarTJEPA
 from varjepa.estimators.base import TableEstimator
-from varjepa.estimators.settings import pick_device
+from varjepa.estimators.parameters import pick_device
 from varjepa.evaluate.settings import NEED_VAR_T_JEPA, EvaluateSettings, Rows, Target, training_of
 from varjepa.evaluate.splits import Split
 from varjepa.files import make_folder, read_json, write_bytes, write_json
 from varjepa.models.inference import KINDS
+from varjepa.settings import Training
 from varjepa.tables import TableCodec
 from varjepa.version import __version__
 
@@ -107,12 +108,12 @@ def stamp_of(table: pa.Table, settings: EvaluateSettings) -> dict[str, Any]:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())
-    own = {"verbose", "device", "random_state", "epochs", "column_kinds"}
+    own = {"verbose", "device", "random_state", "training__epochs", "column_kinds"}
     models = {
         type(model).__name__: {
             k: list(v) if isinstance(v, tuple) else v
             for k, v in model.get_params().items()
-            if k not in own
+            if k not in own and k not in model.settings_kinds
         }
         for model in (TJEPA(), VarTJEPA())
     }
@@ -168,7 +169,7 @@ def represent(rows: Rows, settings: EvaluateSettings, kept: Kept, verbose: bool)
     if "pca" in wanted:
         found.inputs["pca"] = Inputs(raw=principal_components(raw, codec, rows))
     common: dict[str, Any] = {
-        "epochs": "auto" if settings.epochs is None else settings.epochs,
+        "training": Training(epochs="auto" if settings.epochs is None else settings.epochs),
         "column_kinds": kinds,
         "device": settings.device,
         "random_state": settings.seed,

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from varjepa.environment import describe_environment
 from varjepa.errors import InputError
+from varjepa.estimators.parameters import pick_device
 from varjepa.estimators.selective import coverage_threshold
-from varjepa.estimators.settings import pick_device
 from varjepa.evaluate.cells import (
     Cell,
     Floats,

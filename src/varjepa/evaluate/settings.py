@@ -19,7 +19,7 @@ from varjepa.downstream import PREDICTORS, TrainingSettings
 from varjepa.downstream.networks import require
 from varjepa.downstream.registry import TaskName, predictor_kind
 from varjepa.errors import InputError
-from varjepa.estimators.settings import pick_device
+from varjepa.estimators.parameters import pick_device
 from varjepa.evaluate.few_labels import longer_training
 from varjepa.evaluate.splits import Split
 from varjepa.tables import Column, infer_schema

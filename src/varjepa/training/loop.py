@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from varjepa.errors import InputError
+from varjepa.settings import Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.checkpoints import Checkpoint, Checkpoints, keeping
 from varjepa.training.collapse_alarm import CollapseReport, inspect_latents
@@ -19,7 +20,6 @@ from varjepa.training.losses import Loss
 from varjepa.training.processes import ALONE, Team
 from varjepa.training.row_source import SAMPLE, RowSource, as_source
 from varjepa.training.selection import Selection
-from varjepa.training.settings import TrainingSettings
 from varjepa.training.state import Record, TrainingState, snapshot
 from varjepa.training.step import Stepper
 
@@ -38,7 +38,7 @@ class TrainingResult:
 def train(
     objective: Loss,
     rows: EncodedTable | RowSource,
-    settings: TrainingSettings,
+    settings: Training,
     selection: Selection,
     seed: int,
     on_epoch: Callable[[Record], None] = lambda record: None,
@@ -47,6 +47,7 @@ def train(
     checkpoints: Checkpoints | None = None,
     past: Checkpoint | None = None,
     team: Team = ALONE,
+    capture: bool = True,
 ) -> TrainingResult:
     """Train in place; the model ends with the weights of its best look at the validation rows.
 
@@ -58,7 +59,7 @@ def train(
     source = as_source(rows, row_numbers)
     state = TrainingState(best=snapshot(model))
     with (
-        make_stepper(objective, source, settings, seed, team) as stepper,
+        make_stepper(objective, source, settings, seed, team, capture) as stepper,
         keeping(checkpoints, past, stepper, state, team) as checkpointer,
     ):
         for record in state.history:  # of the epochs before the checkpoint
@@ -76,7 +77,7 @@ def train(
                 checkpointer.after_step()
 
             look: Record = {}
-            if state.epoch % settings.check_every == 0 or stepper.done == stepper.total:
+            if state.epoch % settings.validate_every == 0 or stepper.done == stepper.total:
                 model.eval()
                 with checkpointer.looking():
                     score = team.leaders_number(selection.score(objective))

@@ -13,6 +13,7 @@ from varjepa.models.masking import FeatureMasks
 from varjepa.models.t_jepa import TJepa, embed_points_in_blocks
 from varjepa.models.table_rows import TableShape
 from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
+from varjepa.settings import MaskSettings, Objective, PointObjective
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.optimisation import annealed
 from varjepa.variational.diagnostics import ACTIVE_VARIANCE
@@ -49,6 +50,10 @@ class Loss(Protocol):
     def shape(self) -> TableShape: ...
 
     @property
+    def masks(self) -> MaskSettings:
+        """What contexts and targets are drawn."""
+
+    @property
     def names(self) -> tuple[str, ...]:
         """What the history records besides the loss."""
 
@@ -71,13 +76,28 @@ class Loss(Protocol):
         """What the model would hand to a user now, for any number of rows."""
 
 
+def elbo_weights(objective: Objective) -> ElboWeights:
+    """Final weights of the five terms."""
+    o = objective
+    return ElboWeights(o.alpha_rec, o.alpha_gen, o.alpha_kl_sx, o.alpha_kl_z, o.alpha_kl_sy)
+
+
 @dataclass(frozen=True, slots=True)
 class VarTJepaLoss:
     """The weighted ELBO terms; the imputer's loss beside them touches the imputer alone."""
 
     model: VarTJepa
-    weights: ElboWeights
+    settings: Objective
     active_variance: float = ACTIVE_VARIANCE
+
+    @property
+    def masks(self) -> MaskSettings:
+        return self.settings
+
+    @property
+    def weights(self) -> ElboWeights:
+        """Final weights of the five terms."""
+        return elbo_weights(self.settings)
 
     @property
     def shape(self) -> TableShape:
@@ -100,7 +120,7 @@ class VarTJepaLoss:
         each = tuple(getattr(terms, field.name) for field in fields(terms))
         if self.model.imputer is None:
             return StepLosses(loss, loss, each)
-        imputation = self.model.imputation_loss(w, masks, walk)
+        imputation = self.model.imputation_loss(w, masks, walk, self.settings.imputer_kl)
         return StepLosses(loss, loss + imputation, (*each, imputation))
 
     def after_step(self, progress: Tensor | float) -> None:
@@ -128,10 +148,15 @@ class TJepaLoss:
     """
 
     model: TJepa
+    settings: PointObjective
     names: tuple[str, ...] = ("scale", "spread")
     active_variance: float = 1e-3
     """Less than a latent's with a prior of variance 1: these vectors keep a length of about √d and
     a large common part, and what varies beside it is small from the first step on."""
+
+    @property
+    def masks(self) -> MaskSettings:
+        return self.settings
 
     @property
     def shape(self) -> TableShape:
@@ -151,7 +176,7 @@ class TJepaLoss:
         return StepLosses(loss, loss, (scale, spread))
 
     def after_step(self, progress: Tensor | float) -> None:
-        self.model.follow(progress)
+        self.model.follow(progress, self.settings.momentum)
 
     def embed(self, rows: EncodedTable) -> Embedded:
         return Points(embed_points_in_blocks(self.model, rows))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from varjepa.training.settings import TrainingSettings
+from varjepa.settings import Training
 from varjepa.variational.elbo import ElboTerms
 
 
@@ -63,9 +63,7 @@ MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 """AdamW's names for them."""
 
 
-def make_optimiser(
-    model: nn.Module, settings: TrainingSettings, device: torch.device
-) -> torch.optim.AdamW:
+def make_optimiser(model: nn.Module, settings: Training, device: torch.device) -> torch.optim.AdamW:
     """AdamW without decay on vectors; on a GPU the rate is a tensor, for recordings to read."""
     learned = [p for p in model.parameters() if p.requires_grad]
     matrices = [p for p in learned if p.dim() > 1]

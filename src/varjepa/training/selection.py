@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from varjepa.models.inference import Measure, measure_rows
-from varjepa.models.masking import MaskSettings, draw_mask_sizes
+from varjepa.models.masking import draw_mask_sizes
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.randomness import generator_for
 from varjepa.tables.encoded import EncodedTable
@@ -112,7 +112,6 @@ class HeldOutLoss(Selection):
     """
 
     rows: EncodedTable
-    masks: MaskSettings
     seed: int
     batch: int = 1024
     name: str = "held-out objective"
@@ -123,9 +122,9 @@ class HeldOutLoss(Selection):
         streams = Streams.of(self.seed, self.rows.num.device)
         total = 0.0
         for part in self.rows.split(self.batch):
-            sizes = draw_mask_sizes(objective.shape.features, self.masks, streams.sizes)
+            sizes = draw_mask_sizes(objective.shape.features, objective.masks, streams.sizes)
             draw = draw_step(
-                objective, len(part), part.observed, sizes, self.masks.targets, streams.numbers
+                objective, len(part), part.observed, sizes, objective.masks.targets, streams.numbers
             )
             final = torch.ones(3, device=part.num.device)
             mine = self.team.part(len(part))

@@ -18,6 +18,7 @@ from torch import Tensor
 from varjepa.models.masking import FeatureMasks, draw_mask_sizes, draw_masks
 from varjepa.nn.kernels.row_threads import RowThreads, slices_of
 from varjepa.randomness import generator_for
+from varjepa.settings import Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.losses import Loss
 from varjepa.training.optimisation import (
@@ -30,7 +31,6 @@ from varjepa.training.optimisation import (
 )
 from varjepa.training.processes import ALONE, Team
 from varjepa.training.row_source import RowSource, as_source
-from varjepa.training.settings import TrainingSettings
 from varjepa.variational.model import LatentNoise
 
 
@@ -142,6 +142,10 @@ class StepInputs:
     progress: float | Tensor
 
 
+MAX_BAD_STEPS = 20
+"""Steps in a row with a loss or gradient that is not finite before training stops."""
+
+
 class Tally:
     """Running sums of an epoch, on the device."""
 
@@ -184,7 +188,7 @@ class Stepper:
         self,
         objective: Loss,
         rows: EncodedTable | RowSource,
-        settings: TrainingSettings,
+        settings: Training,
         seed: int,
         team: Team = ALONE,
     ) -> None:
@@ -196,7 +200,9 @@ class Stepper:
         self.streams = Streams.of(seed, self.device)
         self.tally = Tally(("loss", *objective.names), self.device)
         self.guard = StepGuard(self.device)
-        self.batch = min(settings.batch, len(self.rows))
+        assert isinstance(settings.batch_size, int)
+        assert isinstance(settings.epochs, int)
+        self.batch = min(settings.batch_size, len(self.rows))
         self.steps_per_epoch = -(-len(self.rows) // self.batch)
         self.total = settings.epochs * self.steps_per_epoch
         if settings.max_steps is not None:
@@ -219,7 +225,7 @@ class Stepper:
         self.order = order.to(self.device)
         steps = range(self.steps_per_epoch)
         self.sizes = [
-            draw_mask_sizes(self.objective.shape.features, self.settings.masks, self.streams.sizes)
+            draw_mask_sizes(self.objective.shape.features, self.objective.masks, self.streams.sizes)
             for _ in steps
         ]
         self.schedule = [self.rates_at(self.done + i) for i in steps]
@@ -229,8 +235,10 @@ class Stepper:
     def rates_at(self, step: int) -> tuple[float, tuple[float, float, float]]:
         """Learning rate and KL factors of a step."""
         o, per_epoch = self.settings, self.steps_per_epoch
-        rate = o.learning_rate * warm_up_cosine(step, o.warm_up_epochs * per_epoch, self.total)
-        return rate, KlAnnealing(*(e * per_epoch for e in o.anneal_epochs)).at(step)
+        epochs = o.length(len(self.rows))
+        warm_up = o.warm_up_share * epochs * per_epoch
+        rate = o.learning_rate * warm_up_cosine(step, warm_up, self.total)
+        return rate, KlAnnealing(*(share * epochs * per_epoch for share in o.anneal_share)).at(step)
 
     def step(self) -> None:
         """Take the epoch's next step."""
@@ -267,7 +275,7 @@ class Stepper:
         batch = self.rows.take(inputs.index)
         mine, share = own_rows(inputs, self.team)
         draw = draw_step(
-            objective, len(batch), batch.observed, inputs.sizes, self.settings.masks.targets,
+            objective, len(batch), batch.observed, inputs.sizes, objective.masks.targets,
             self.streams.numbers, inputs.bucket,
         ).rows(mine)  # fmt: skip
         w = batch.take(mine)
@@ -355,7 +363,7 @@ class Stepper:
 
     def looks_bad(self) -> bool:
         """Whether too many steps in a row had to be skipped. A GPU is asked only now and then."""
-        limit = self.settings.max_bad_steps
+        limit = MAX_BAD_STEPS
         if self.device.type == "cuda" and self.done % limit:
             return False
         return bool(self.tally.bad_in_a_row >= limit)

@@ -19,11 +19,11 @@ from tests.digests import runs
 from tests.digests.test_digests import different, other_arithmetic
 from varjepa.downstream import FitOptions, Inputs, RawFeatures, Split, Tokens, fit_seeds
 from varjepa.downstream.predictor import LabelledInputs, fit_models
-from varjepa.downstream.registry import Classification, TrainingSettings
+from varjepa.downstream.registry import Classification, Training
 
 FILE = Path(__file__).with_name("digests.json")
 
-BRIEF = TrainingSettings(epochs=3, batch=24, patience=2)
+BRIEF = Training(epochs=3, batch=24, patience=2)
 ADAPTERS = {
     "linear_probe": ("flat",),
     "mlp": ("linear", "flat", "principal"),

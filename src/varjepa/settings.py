@@ -12,9 +12,8 @@ from __future__ import annotations
 import math
 import os
 import types
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -284,11 +283,10 @@ class Run(Settings):
 # --- types
 
 
-@cache
-def type_hints(kind: Hashable) -> dict[str, Any]:
+def type_hints(kind: type) -> dict[str, Any]:
     """Name and type of every field, in order."""
     hints = get_type_hints(kind)
-    return {field.name: hints[field.name] for field in fields(kind)}  # type: ignore[arg-type]
+    return {field.name: hints[field.name] for field in fields(kind)}
 
 
 def plain(value: Any) -> Any:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from varjepa.settings import Run, Training
     from varjepa.tables import TableFiles
 
 

@@ -25,7 +25,6 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from varjepa.settings import Architecture, Objective, Training
 from varjepa.demo.sim import draw_sim
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
@@ -45,6 +44,7 @@ from varjepa.report.page import (
     write_page,
 )
 from varjepa.report.tables import Table
+from varjepa.settings import Architecture, Objective, Training
 
 HOLES = 0.05
 """Share of the test cells that are removed and filled again."""

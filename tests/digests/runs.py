@@ -33,12 +33,13 @@ from threadpoolctl import threadpool_limits
 
 from paper import simulation
 from paper.simulation import SIMULATION_VARIANTS, SimulationSettings
-from tests.small import small
+from tests.small import fit_small, small
 from varjepa import TJEPA, VarTJEPA
 from varjepa.demo.sim import SimSettings, draw_sim
 from varjepa.environment import describe_arithmetic, describe_environment
 from varjepa.estimators import fitting as large_tables
 from varjepa.estimators import selective as thresholds
+from varjepa.estimators.embedder import embed_with_uncertainty
 from varjepa.estimators.selective import SelectiveClassifier
 from varjepa.evaluate.splits import split_rows
 from varjepa.metrics import ambiguity, collapse, combination, selective
@@ -46,6 +47,7 @@ from varjepa.metrics import confidence as posthoc
 from varjepa.metrics import fidelity as fidelity
 from varjepa.metrics import imputation as holes
 from varjepa.metrics import selective as classification
+from varjepa.models.inference import score_rows
 from varjepa.models.simulation import SimulationVarJEPA
 from varjepa.randomness import generator_for
 from varjepa.training import row_source as windows
@@ -161,11 +163,11 @@ def under(prefix: str, found: Mapping[str, Any]) -> Found:
 
 
 def fit_var_t_jepa(X: Any, y: Any = None, **more: Any) -> VarTJEPA:
-    return small(VarTJEPA, **{**SMALL, **IMPUTER, **more}).fit(X, y)
+    return fit_small(VarTJEPA, X, y, **{**SMALL, **IMPUTER, **more})
 
 
 def fit_t_jepa(X: Any, y: Any = None, **more: Any) -> TJEPA:
-    return small(TJEPA, **{**SMALL, **more}).fit(X, y)
+    return fit_small(TJEPA, X, y, **{**SMALL, **more})
 
 
 def trained(model: Any) -> Found:
@@ -194,9 +196,11 @@ def transformed(model: Any, X: Any) -> Found:
 
 def embedded(model: VarTJEPA, X: Any) -> Found:
     seen = model.embed(X)
-    found: Found = {"mean": seen.mean, "std": seen.std, "per column": seen.per_column()}
-    for aggregate in UNCERTAINTIES["posterior"]:
-        found[f"uncertainty/{aggregate}"] = seen.uncertainty(aggregate)
+    found: Found = {"mean": seen.mean, "std": seen.std, "per column": seen.std.mean(2)}
+    flat_std = seen.std.reshape(len(seen.std), -1)
+    found["uncertainty/mean"] = flat_std.mean(1)
+    found["uncertainty/q90"] = np.quantile(flat_std, 0.9, axis=1).astype(np.float32)
+    found["uncertainty/geometric"] = np.exp(np.log(flat_std).mean(1))
     return under("embed", found) | {"embed/features": " ".join(seen.features)}
 
 
@@ -209,20 +213,31 @@ def judged(model: VarTJEPA, X: Any) -> Found:
         for aggregate in aggregates:
             name = f"uncertainty/{kind}/{aggregate}"
             found[name] = model.uncertainty(X, kind, aggregate)
-            found[f"{name}/per column"] = model.uncertainty(X, kind, aggregate, per_column=True)
-        parts = model.embed_and_judge(X, kind)
-        for name, part in zip(("mean", "row", "column"), parts, strict=True):
+            found[f"{name}/per column"] = per_feature(model, X, kind)
+        mean, row, column = embed_with_uncertainty(model, X, kind)
+        mean = mean.reshape(len(mean), len(model.codec_.features), -1)
+        for name, part in (("mean", mean), ("row", row), ("column", column)):
             found[f"embed_and_judge/{kind}/{name}"] = part
-    found |= under("uncertainties", model.uncertainties(X))
-    found |= under("score_samples", model.score_samples(X, terms=True))
+    several = {name.split()[0]: u for name, u in model.uncertainties(X).items()}
+    found |= under("uncertainties", several)
+    found |= under("score_samples", model.score_terms(X))
     return found | {"score_samples": model.score_samples(X), "score": np.array(model.score(X))}
+
+
+def per_feature(model: VarTJEPA, X: Any, kind: Any) -> NDArray[np.float32]:
+    """One number per row and feature, before dates are put together again."""
+
+    def score(networks: Any, rows: Any) -> torch.Tensor:
+        return score_rows(networks, rows, (kind,), model.seed_)[kind].per_column()
+
+    return model._compute(model.encode(X), score)
 
 
 def filled(model: VarTJEPA, X: Any) -> Found:
     found = columns(model.impute(X))
-    for i, draw in enumerate(model.impute(X, n_samples=3, random_state=1)):
+    for i, draw in enumerate(model.impute_samples(X, 3, random_state=1)):
         found |= under(f"draw {i}", columns(draw))
-    found |= under("default draw", columns(model.impute(X, n_samples=2)[1]))
+    found |= under("default draw", columns(model.impute_samples(X, 2)[1]))
     found |= under("prior", columns(model.impute(X, z="prior", random_state=1)))
     return under("impute", found)
 
@@ -341,7 +356,7 @@ def run_options() -> Found:
     }  # fmt: skip
     var_options = {
         "noise_variance": 0.3, "alpha_rec": 0.5, "alpha_gen": 0.7, "alpha_kl_sx": 1e-2,
-        "alpha_kl_z": 1e-3, "alpha_kl_sy": 0.1, "anneal_share": 0.5, "imputer_kl": 0.1,
+        "alpha_kl_z": 1e-3, "alpha_kl_sy": 0.1, "anneal_share": (0.5, 0.5, 0.5), "imputer_kl": 0.1,
     }  # fmt: skip
     numbers = X[["b", "count"]].to_numpy(float)
     many = pd.concat([X] * 7, ignore_index=True)

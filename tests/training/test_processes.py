@@ -346,24 +346,25 @@ def frame(rows: int = 60, seed: int = 0) -> pd.DataFrame:
 def fit(team: Team, folder: Path) -> list[Any]:
     """Every process has folders of its own, of which only the leader's may be used."""
     mine = folder / f"process-{team.rank}"
-    small = {
+    sizes = {
         name: getattr(SMALL, name)
         for name in ("d", "depth", "heads", "ff", "predictor_width", "predictor_depth")
     }
     model = small(
-        VarTJEPA, **small, predictor_heads=2, predictor_ff=16, imputer_depth=1, epochs=4, validate_every=2,
-        log_dir=str(mine / "log"), checkpoint_dir=str(mine / "kept"), tensorboard=False, verbose=0,
+        VarTJEPA, **sizes, predictor_heads=2, predictor_ff=16, imputer_depth=1, epochs=4,
+        validate_every=2,
     )  # fmt: skip
+    run = Run(log_dir=mine / "log", checkpoint_dir=mine / "kept")
     X = frame()
     np.random.seed(team.rank)  # noqa: NPY002 - what random_state=None draws from
-    model.fit(X, X["size"] > 0)
+    model.fit(X, X["size"] > 0, run=run)
     ends = [[model.seed_, sha256(model.model_)]]
-    again = clone(model).set_params(resume=True).fit(X, X["size"] > 0)  # it has finished before
+    again = clone(model).fit(X, X["size"] > 0, run=replace(run, resume=True))  # it has finished
     ends.append([again.seed_, sha256(again.model_)])
     sentences = []
     for X in (frame(seed=team.rank), frame(60 if team.leads else 0)):
         try:
-            clone(model).set_params(checkpoint_dir=None, random_state=0).fit(X)
+            clone(model).set_params(random_state=0).fit(X)
         except InputError as error:
             sentences.append(str(error))
     return [ends, sentences]

@@ -43,6 +43,7 @@ import torch.distributed as dist
 from sklearn.base import clone
 from torch import nn
 
+from tests.small import small
 from tests.training.test_loop import SETTINGS, SMALL, WEIGHTS, build, table
 from varjepa.cli.shell import keep_freed_memory
 from varjepa.errors import InputError
@@ -50,7 +51,7 @@ from varjepa.estimators import VarTJEPA
 from varjepa.models.t_jepa import TJepa
 from varjepa.models.table_rows import TableShape
 from varjepa.randomness import seeded_weights
-from varjepa.settings import PointArchitecture, Training
+from varjepa.settings import PointArchitecture, Run, Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.checkpoints import Checkpoints, checkpointing, leaders_checkpoint
 from varjepa.training.cuda_graphs import PaddedStepper, make_stepper

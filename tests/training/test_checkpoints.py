@@ -44,8 +44,8 @@ from varjepa.training.checkpoints import (
     Checkpoints,
     DeferredSignals,
     checkpointing,
+    complete_checkpoints,
     remove_checkpoints,
-    whole_checkpoints,
 )
 from varjepa.training.cuda_graphs import PaddedStepper
 from varjepa.training.loop import TrainingResult, train
@@ -95,7 +95,7 @@ def run(
 
 def fingerprint(folder: Path) -> tuple[str, str]:
     """SHA-256 of all tensors of the last checkpoint, and of the history but for the seconds."""
-    number = whole_checkpoints(folder)[-1]
+    number = complete_checkpoints(folder)[-1]
     facts = json.loads((folder / f"{number}.json").read_text(encoding="utf-8"))
     assert facts.pop("finished")
     for record in (facts, *facts["history"]):
@@ -182,9 +182,9 @@ def test_patience_is_remembered(tmp_path: Path) -> None:
 # --- on disk
 
 
-def test_two_whole_checkpoints_stay(tmp_path: Path) -> None:
+def test_two_complete_checkpoints_stay(tmp_path: Path) -> None:
     run(tmp_path)
-    numbers = whole_checkpoints(tmp_path)
+    numbers = complete_checkpoints(tmp_path)
     assert numbers == [STEPS, STEPS + 1]  # one a step, and one of the end
     names = {path.name for path in tmp_path.iterdir()}
     ends = (".json", ".safetensors", ".manifest.json")
@@ -202,7 +202,7 @@ def test_a_damaged_checkpoint_falls_back(
     tmp_path: Path, stopped: Path, whole: tuple[str, str], end: str, how: str
 ) -> None:
     shutil.copytree(stopped, tmp_path, dirs_exist_ok=True)
-    newest = whole_checkpoints(tmp_path)[-1]
+    newest = complete_checkpoints(tmp_path)[-1]
     path = tmp_path / f"{newest}{end}"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -224,7 +224,7 @@ def test_a_damaged_checkpoint_falls_back(
         assert "older checkpoint" in said[0]
     assert fingerprint(tmp_path) == whole
     checkpoints = Checkpoints(tmp_path, 0)
-    for number in whole_checkpoints(tmp_path):
+    for number in complete_checkpoints(tmp_path):
         checkpoints._read(number)  # the damaged one is gone
 
 

@@ -250,12 +250,12 @@ def test_a_later_look_wins_unless_it_is_worse_than_chance_explains() -> None:
     model = build()
     plain, patient = (TrainingState(best=snapshot(model)) for _ in range(2))
     for score in (0.80, 0.90, 0.895, 0.70):
-        plain.judge(score, model)
-        patient.judge(score, model, noise=0.01)
+        plain.compare(score, model)
+        patient.compare(score, model, noise=0.01)
         for state in (plain, patient):
             state.history.append({})
-    assert (plain.best_epoch, plain.best_score, plain.checks_without_gain) == (2, 0.9, 2)
-    assert (patient.best_epoch, patient.best_score, patient.checks_without_gain) == (3, 0.9, 1)
+    assert (plain.best_epoch, plain.best_score, plain.validations_without_gain) == (2, 0.9, 2)
+    assert (patient.best_epoch, patient.best_score, patient.validations_without_gain) == (3, 0.9, 1)
 
 
 def test_the_noise_of_an_accuracy_is_its_standard_error() -> None:

@@ -83,8 +83,8 @@ def fit(
     from varjepa.files import remove_temporaries
     from varjepa.settings import Run, Training
     from varjepa.tables import TableFiles
-    from varjepa.training.checkpoints import remove_checkpoints, whole_checkpoints
-    from varjepa.training.processes import LostProcessError, together
+    from varjepa.training.checkpoints import complete_checkpoints, remove_checkpoints
+    from varjepa.training.processes import LostProcessError, join_world
     from varjepa.training.progress import in_words
 
     model = VarTJEPA(
@@ -103,17 +103,17 @@ def fit(
         capture=compile_steps == "on",
     )
     try:
-        with together(pick_device(device)) as team:
-            with team.sharing_errors():
+        with join_world(pick_device(device)) as world:
+            with world.sharing_errors():
                 rows, labels = read_rows(table, target)
             model.fit(rows, labels, run=run)
-        if not team.leads:
+        if not world.is_main:
             return
         remove_temporaries(out)
         model.save(out)
     except (KeyboardInterrupt, LostProcessError) as stop:
         why = str(stop) or "interrupted"
-        if whole_checkpoints(checkpoints):
+        if complete_checkpoints(checkpoints):
             why += f"; the same command with --resume goes on from {checkpoints}"
         raise Interrupted(why) from stop
     remove_checkpoints(checkpoints)

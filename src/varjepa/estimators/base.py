@@ -57,7 +57,7 @@ from varjepa.training.checkpoints import Checkpoint, Checkpoints
 from varjepa.training.collapse_alarm import CollapseReport
 from varjepa.training.loop import train
 from varjepa.training.losses import Loss
-from varjepa.training.processes import current_team
+from varjepa.training.processes import current_world
 from varjepa.training.progress import listening, reading_bar
 from varjepa.training.state import Record
 
@@ -186,8 +186,8 @@ class TableEstimator(TransformerMixin, BaseEstimator):
             run: folders for checkpoints and logs, and whether to resume.
             on_epoch: called with the record of every finished epoch.
 
-        Under torchrun, inside :func:`varjepa.training.processes.together`, all processes train one
-        model.
+        Under torchrun, inside :func:`varjepa.training.processes.join_world`, all processes train
+        one model.
         """
         before = dict(self.__dict__)
         try:
@@ -201,28 +201,28 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     def _fit(
         self, X: Any, y: ArrayLike | None, validation: Any, run: Run, on_epoch: OnEpoch
     ) -> None:
-        team = current_team()
-        with team.sharing_errors():
+        world = current_world()
+        with world.sharing_errors():
             check_parameters(self)
             files = table_files(X)
-            if files is not None and self.verbose and team.leads:
+            if files is not None and self.verbose and world.is_main:
                 files = replace(files, watch=reading_bar)
             data = self._read(X, y) if files is None else self._read_files(files, y)
             data = with_validation(self, data, validation)
-        self.seed_ = int(team.leaders_number(self.seed_))
-        with open_checkpoints(self, run, team) as (checkpoints, past):
-            is_asked = checkpoints is not None or team.size > 1
+        self.seed_ = int(world.broadcast_number(self.seed_))
+        with open_checkpoints(self, run, world) as (checkpoints, past):
+            is_asked = checkpoints is not None or world.size > 1
             codec = data.codec
-            task = make_task(self, data, team, with_identity=is_asked)
+            task = make_task(self, data, world, with_identity=is_asked)
             del data  # the task has the rows it needs
             if files is not None:
                 hand_back_memory()
             if is_asked:
                 assert task.identity is not None
-                team.refuse_different(json.dumps(task.identity).encode())
+                world.check_same(json.dumps(task.identity).encode())
                 claim(checkpoints, past, task.identity)
-            log_dir = as_path(run.log_dir) if team.leads else None
-            bar = bool(self.verbose) and team.leads
+            log_dir = as_path(run.log_dir) if world.is_main else None
+            bar = bool(self.verbose) and world.is_main
             with listening(bar, log_dir, run.tensorboard) as listeners:
 
                 def after_epoch(record: Record) -> None:
@@ -281,7 +281,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
             on_step,
             checkpoints=checkpoints,
             past=past,
-            team=current_team(),
+            world=current_world(),
             capture=capture,
         )
         self.codec_, self.model_ = codec, model.cpu()

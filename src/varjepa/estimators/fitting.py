@@ -35,7 +35,7 @@ from varjepa.tables.many_files import TableFiles, are_files
 from varjepa.tables.messages import TableWarnings, collect_warnings
 from varjepa.tables.shuffling import ShuffledFiles
 from varjepa.tables.summaries import MemoryLimits
-from varjepa.training.processes import ALONE, Team
+from varjepa.training.processes import ALONE, World
 from varjepa.training.row_source import RowsInMemory, RowSource, WindowedRows, window_rows
 from varjepa.training.selection import (
     FilteredProbe,
@@ -296,15 +296,15 @@ class Task:
 
 
 def make_task(
-    estimator: TableEstimator, data: TrainingData, team: Team, with_identity: bool
+    estimator: TableEstimator, data: TrainingData, world: World, with_identity: bool
 ) -> Task:
     """Some rows pick the checkpoint, the others are trained on."""
     if data.rows is None:
-        return _streamed_task(estimator, data, team)
+        return _streamed_task(estimator, data, world)
     e, rows = estimator, data.rows
     asked: Training = e.settings("training")
     training, probe, validation = _parts(rows, data.validation, asked.validation_share, e.seed_)
-    selection = make_selection(e, rows, probe, validation, data.labels, team)
+    selection = make_selection(e, rows, probe, validation, data.labels, world)
     identity = (
         identity_of(e, data.codec, rows, selection, data.validation) if with_identity else None
     )
@@ -359,7 +359,7 @@ def make_selection(
     training: Tensor,
     validation: Tensor,
     y: ArrayLike | None,
-    team: Team = ALONE,
+    world: World = ALONE,
 ) -> Selection:
     """A probe where y holds classes, else the held-out loss.
 
@@ -392,10 +392,10 @@ def make_selection(
                 estimator.seed_,
                 settings.discard_share if estimator._has_uncertainty else 0.0,
                 settings.standard_errors,
-                team,
+                world,
                 _measure(settings.rank_by),
             )
-    return HeldOutLoss(rows.take(validation), estimator.seed_, team=team)
+    return HeldOutLoss(rows.take(validation), estimator.seed_, world=world)
 
 
 def _measure(rank_by: tuple[str, str]) -> Measure:
@@ -404,7 +404,7 @@ def _measure(rank_by: tuple[str, str]) -> Measure:
     return rank_by
 
 
-def _streamed_task(estimator: TableEstimator, data: TrainingData, team: Team) -> Task:
+def _streamed_task(estimator: TableEstimator, data: TrainingData, world: World) -> Task:
     """A table in files: the rows that pick the checkpoint are held, the others come in windows."""
     e, codec, files = estimator, data.codec, data.files
     assert files is not None
@@ -412,14 +412,14 @@ def _streamed_task(estimator: TableEstimator, data: TrainingData, team: Team) ->
     labels = None if data.labels is None else column_or_1d(data.labels)
     if labels is not None and len(labels) != files.rows:
         raise InputError(f"y has {len(labels):,} labels, and {files.source} {files.rows:,} rows")
-    with team.sharing_errors():
+    with world.sharing_errors():
         drawn = draw_rows(files, codec, labels, asked.validation_share, e.seed_)
         shuffled = ShuffledFiles(files, drawn.held_out, e.seed_)
     rows = e._rows(drawn.encoded)
     training, validation = (part.to(rows.num.device) for part in (drawn.training, drawn.validation))
     size = window_rows(codec, len(shuffled))
     resolved = asked.resolve(size)
-    selection = make_selection(e, rows, training, validation, drawn.labels, team)
+    selection = make_selection(e, rows, training, validation, drawn.labels, world)
     epochs = math.ceil(resolved.length(size))
-    source = WindowedRows(shuffled, codec, size, epochs, rows.take(training), team)
+    source = WindowedRows(shuffled, codec, size, epochs, rows.take(training), world)
     return Task(source, resolved, selection, identity_of_files(e, codec, files, size, selection))

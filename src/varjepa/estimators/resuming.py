@@ -20,8 +20,13 @@ from varjepa.tables import TableCodec
 from varjepa.tables.encoded import EncodedTable
 from varjepa.tables.many_files import TableFiles
 from varjepa.tables.messages import listed
-from varjepa.training.checkpoints import Checkpoint, Checkpoints, checkpointing, leaders_checkpoint
-from varjepa.training.processes import Team
+from varjepa.training.checkpoints import (
+    Checkpoint,
+    Checkpoints,
+    broadcast_checkpoint,
+    checkpointing,
+)
+from varjepa.training.processes import World
 from varjepa.training.selection import FilteredProbe, Selection
 
 if TYPE_CHECKING:
@@ -34,12 +39,12 @@ IRRELEVANT = {"device", "output", "random_state", "verbose"}
 
 @contextmanager
 def open_checkpoints(
-    estimator: TableEstimator, run: Run, team: Team
+    estimator: TableEstimator, run: Run, world: World
 ) -> Iterator[tuple[Checkpoints | None, Checkpoint | None]]:
     """A run's folder of checkpoints, and the one to resume from, where there are any.
 
     Where no seed is asked for, the fit has that of the checkpoint. Of several processes only the
-    leader touches the folder.
+    main process touches the folder.
     """
     if run.checkpoint_dir is None:
         yield None, None
@@ -47,11 +52,11 @@ def open_checkpoints(
     folder, every = Path(run.checkpoint_dir), run.checkpoint_every
     with (
         checkpointing(folder, every, run.resume)
-        if team.leads
+        if world.is_main
         else nullcontext(Checkpoints(folder, every))
     ) as checkpoints:
-        past = checkpoints.latest() if team.leads else None
-        past = leaders_checkpoint(past, folder, team)
+        past = checkpoints.latest() if world.is_main else None
+        past = broadcast_checkpoint(past, folder, world)
         if past is not None and estimator.random_state is None:
             try:
                 estimator.seed_ = int(past.facts["identity"]["settings"]["seed"])

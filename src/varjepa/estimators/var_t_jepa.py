@@ -34,16 +34,15 @@ from varjepa.models.inference import (
     KINDS,
     SPLITS,
     Aggregate,
-    Cells,
     Kind,
     Measure,
     complete_rows,
     default_aggregate,
-    draw_cells,
     embed_rows,
-    likely_cells,
+    most_likely_cells,
     objective_terms,
     predict_latents,
+    sample_cells,
     score_rows,
     whole_row_masks,
 )
@@ -89,19 +88,19 @@ def predicted_table(
     for part in rows.split(_BATCH):
         observed = part.observed
         if observed is None or bool(observed.all()):
-            parts.append(Cells(part.num, part.cat))
+            parts.append(part)
             continue
         masks = masks_from_cells(observed, ~observed)
         latents = predict_latents(model, part, masks, generator if z_from_prior else None)
         parts.append(
-            draw_cells(model, latents, generator) if draw else likely_cells(model, latents)
+            sample_cells(model, latents, generator) if draw else most_likely_cells(model, latents)
         )
     num = torch.cat([part.num for part in parts])
     cat = torch.cat([part.cat for part in parts])
     return codec.decode(num.cpu().numpy(), cat.cpu().numpy())
 
 
-def draw_marginals(codec: TableCodec, n: int, generator: torch.Generator) -> Cells:
+def draw_marginals(codec: TableCodec, n: int, generator: torch.Generator) -> EncodedTable:
     """Independent values of every feature, as they are distributed in the training rows."""
     uniform = torch.rand(n, len(codec.features), generator=generator, device=generator.device)
     draws = uniform.cpu().double().numpy()  # (n, D)
@@ -115,9 +114,10 @@ def draw_marginals(codec: TableCodec, n: int, generator: torch.Generator) -> Cel
     num = np.column_stack([*columns[:numeric], np.empty((n, 0))])
     cat = np.column_stack([*columns[numeric:], np.empty((n, 0))])
     device = generator.device
-    return Cells(
+    return EncodedTable(
         torch.as_tensor(num, dtype=torch.float32, device=device),
         torch.as_tensor(cat, dtype=torch.long, device=device),
+        None,
     )
 
 

@@ -19,7 +19,7 @@ from varjepa.models.masking import largest_mask_sizes
 from varjepa.settings import MaskSettings, Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.losses import Loss
-from varjepa.training.processes import ALONE, Team
+from varjepa.training.processes import ALONE, World
 from varjepa.training.row_source import RowSource, as_source
 from varjepa.training.step import StepInputs, Stepper
 
@@ -146,7 +146,7 @@ class CapturedStepper(PaddedStepper):
         self.optimiser.zero_grad()
         try:
             # NCCL's own threads ask the GPU now and then, which must not break off a recording
-            mode = "global" if self.team.size == 1 else "thread_local"
+            mode = "global" if self.world.size == 1 else "thread_local"
             with torch.cuda.graph(graph, self.pool, self.stream, capture_error_mode=mode):
                 super().take_line(bucket)
         except RuntimeError as error:
@@ -181,11 +181,11 @@ def make_stepper(
     rows: EncodedTable | RowSource,
     settings: Training,
     seed: int,
-    team: Team = ALONE,
+    world: World = ALONE,
     capture: bool = True,
 ) -> Stepper:
     """Recorded steps on a GPU unless they are turned off."""
     source = as_source(rows)
     if source.rows.num.device.type == "cuda" and capture:
-        return CapturedStepper(objective, source, settings, seed, team)
-    return Stepper(objective, source, settings, seed, team)
+        return CapturedStepper(objective, source, settings, seed, world)
+    return Stepper(objective, source, settings, seed, world)

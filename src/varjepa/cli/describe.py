@@ -43,10 +43,11 @@ def describe_model(folder: Path) -> list[str]:
     with open_model(folder) as saved:
         name = saved.config.get("estimator") if isinstance(saved.config, dict) else None
     model: Any = (TJEPA if name == "TJEPA" else VarTJEPA).load(folder)
-    epochs = (
-        f"{name}: {len(model.history_)} epochs, of which epoch {model.best_epoch_} was selected"
-    )
-    return [*describe_codec(model.codec_).lines(), epochs, f"fit: {describe_fit(model)}"]
+    return [
+        *describe_codec(model.codec_).lines(),
+        f"{name}: epoch {model.best_epoch_} of {len(model.history_)} was selected",
+        f"fit: {describe_fit(model)}",
+    ]
 
 
 def describe_fit(model: Any) -> str:

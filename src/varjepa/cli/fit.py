@@ -133,6 +133,7 @@ def read_rows(table: str, target: str | None) -> tuple[pa.Table | TableFiles, ND
     from varjepa.estimators.fitting import table_files
     from varjepa.tables import read_table
     from varjepa.tables.arrow_types import refuse_unsupported
+    from varjepa.tables.messages import quoted, suggestion
 
     files = table_files(table)
     if files is not None:
@@ -141,10 +142,11 @@ def read_rows(table: str, target: str | None) -> tuple[pa.Table | TableFiles, ND
     if target is None:
         return rows, None
     if target not in rows.column_names:
-        raise InputError(f"--target {target!r} is not a column of {table}")
+        close = suggestion(target, rows.column_names)
+        raise InputError(f"--target {quoted(target)} is not a column of {table}{close}")
     refuse_unsupported(target, rows.schema.field(target).type)
     labels = rows[target].to_numpy(zero_copy_only=False)
     rows = rows.drop_columns([target])
     if rows.num_columns == 0:
-        raise InputError(f"{table} has no column besides --target {target!r}")
+        raise InputError(f"{table} has no column besides --target {quoted(target)}")
     return rows, labels

@@ -92,7 +92,7 @@ def fit(
         column_kinds=parse_kinds(kind) or None,
         device=device,
         random_state=random_state,
-        verbose=1,
+        verbose=2,
     )
     run = Run(
         checkpoint_dir=checkpoints,

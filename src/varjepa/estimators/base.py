@@ -52,13 +52,14 @@ from varjepa.randomness import seeded_weights
 from varjepa.settings import Run, Settings, Training, as_path
 from varjepa.tables import EncodedTable, Scaling, TableCodec
 from varjepa.tables import Kind as ColumnKind
+from varjepa.tables.describe import TableDescription, describe_codec
 from varjepa.tables.many_files import TableFiles
 from varjepa.training.checkpoints import Checkpoint, Checkpoints
 from varjepa.training.collapse_alarm import CollapseReport
 from varjepa.training.loop import train
 from varjepa.training.losses import Loss
 from varjepa.training.processes import current_world
-from varjepa.training.progress import listening, reading_bar
+from varjepa.training.progress import listening, reading_bar, show_lines
 from varjepa.training.state import Record
 
 OnEpoch = Callable[[Record], None]
@@ -212,7 +213,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         self.seed_ = int(world.broadcast_number(self.seed_))
         with open_checkpoints(self, run, world) as (checkpoints, past):
             is_asked = checkpoints is not None or world.size > 1
-            codec = data.codec
+            codec, description = data.codec, data.description
             task = make_task(self, data, world, with_identity=is_asked)
             del data  # the task has the rows it needs
             if files is not None:
@@ -223,6 +224,8 @@ class TableEstimator(TransformerMixin, BaseEstimator):
                 claim(checkpoints, past, task.identity)
             log_dir = as_path(run.log_dir) if world.is_main else None
             bar = bool(self.verbose) and world.is_main
+            if bar and description is not None:
+                show_lines(description.lines())
             with listening(bar, log_dir, run.tensorboard) as listeners:
 
                 def after_epoch(record: Record) -> None:
@@ -241,7 +244,9 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         )
         refuse_too_little(codec, table.num_rows)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-        return TrainingData(codec, self._rows(codec.encode(table)), None, y)
+        description = describe_codec(codec, table) if self.verbose > 1 else None
+        rows = self._rows(codec.encode(table))
+        return TrainingData(codec, rows, None, y, description=description)
 
     def _read_files(self, files: TableFiles, y: ArrayLike | None) -> TrainingData:
         """The same of a table in files; its rows are not read where there are too many to hold."""
@@ -253,10 +258,12 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         codec = fit_codec(files, self.column_kinds, self.scaling, self.max_levels)
         refuse_too_little(codec, files.rows)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
+        description = replace(describe_codec(codec), rows=files.rows) if self.verbose > 1 else None
         if is_streamed(files):
-            return TrainingData(codec, None, files, y)
+            return TrainingData(codec, None, files, y, description=description)
         labels = read_labels(files) if y is None else y
-        return TrainingData(codec, self._rows(read_encoded(files, codec)), files, labels)
+        rows = self._rows(read_encoded(files, codec))
+        return TrainingData(codec, rows, files, labels, description=description)
 
     def _train(
         self,
@@ -304,6 +311,11 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         compute = self._cls if self.output == "cls" else self._tokens
         tokens = self._compute(self.encode(X), compute)
         return tokens.mean(1) if self.output == "mean" else tokens.reshape(len(tokens), -1)
+
+    def describe(self) -> TableDescription:
+        """What was inferred of the table that the model was fitted to; ``print`` shows it."""
+        check_is_fitted(self)
+        return describe_codec(self.codec_)
 
     # --- keeping
 

@@ -31,6 +31,7 @@ from varjepa.models.inference import MEASURES, Measure
 from varjepa.randomness import generator_for
 from varjepa.settings import Training
 from varjepa.tables import EncodedTable, Kind, Scaling, TableCodec
+from varjepa.tables.describe import TableDescription
 from varjepa.tables.many_files import TableFiles, are_files
 from varjepa.tables.messages import TableWarnings, collect_warnings
 from varjepa.tables.shuffling import ShuffledFiles
@@ -242,6 +243,8 @@ class TrainingData:
     files: TableFiles | None
     labels: ArrayLike | None
     validation: Validation | None = None
+    description: TableDescription | None = None
+    """what was inferred, where somebody asks"""
 
 
 def with_validation(estimator: TableEstimator, data: TrainingData, validation: Any) -> TrainingData:

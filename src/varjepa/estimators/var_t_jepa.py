@@ -161,7 +161,7 @@ class VarTJEPA(TableEstimator):
         max_levels: most frequent levels of a category to keep; the others count as missing.
         output: what ``transform`` gives: "flat" (columns · d), "mean" over columns, "cls" tokens.
         device: "auto" (a GPU where there is one), "cpu" or "cuda".
-        verbose: 1 shows progress.
+        verbose: 1 shows progress; 2 also, before training, what was inferred of the table.
         random_state: seed of weights, split, order, masks and noise.
 
     Attributes:

@@ -146,13 +146,13 @@ def test_column_order_does_not_matter(model: TJEPA) -> None:
 @pytest.mark.parametrize(
     "table",
     [
-        pd.DataFrame({"a": [1.0], "b": ["x"]}),
+        pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}),
         pd.DataFrame({"a": np.arange(30.0)}),
         pd.DataFrame({"k": list("abc") * 10}),
         pd.DataFrame({"a": [np.nan] * 30, "b": np.arange(30), "c": [None] * 30}),
         pd.DataFrame({"a": [np.nan, *range(29)], "b": [np.nan, *range(29)]}),
     ],
-    ids=["one row", "one number", "one category", "all missing", "an empty row"],
+    ids=["two rows", "one number", "one category", "all missing", "an empty row"],
 )
 def test_odd_tables(table: pd.DataFrame) -> None:
     with warnings.catch_warnings():

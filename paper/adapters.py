@@ -19,11 +19,11 @@ from statistics import mean
 
 from paper.cells import fit_options, judging_split, predictor_settings, seeds_of
 from paper.downstream import learn
+from paper.predictors import ADAPTERS, PREDICTORS, fit_seeds
 from paper.protocol import Say
 from paper.representations import Workbench
 from paper.results import Layout, ResultFile, Row, plain
 from paper.settings import FULL, SPLIT_SEED, Scale, Setting, pretraining
-from varjepa.downstream import ADAPTERS, PREDICTORS, fit_seeds
 from varjepa.environment import describe_environment
 from varjepa.files import make_folder, only_writer
 

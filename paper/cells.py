@@ -11,26 +11,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paper.protocol import Embedded
-from paper.results import Row, plain
-from paper.settings import CHOICES, CHOICES_OF, Scale, Setting
-from varjepa.downstream import (
+from paper.datasets.loading import Dataset
+from paper.predictors import (
     DEFAULT_ADAPTER,
     FIGURE_PROBE,
     PREDICTORS,
     FitOptions,
     Inputs,
     PredictorKind,
-    Split,
     Tokens,
 )
-from varjepa.downstream.inputs import COMPONENTS, SIZES
-from varjepa.downstream.predictor import LabelledInputs, SeedModels, fit_models
-from varjepa.downstream.registry import Classification, task_for
+from paper.predictors.inputs import COMPONENTS, SIZES
+from paper.predictors.predictor import LabelledInputs, SeedModels, fit_models
+from paper.predictors.registry import Classification, task_for
+from paper.protocol import Embedded
+from paper.results import Row, plain
+from paper.settings import CHOICES, CHOICES_OF, Scale, Setting
 from varjepa.environment import describe_environment
-from varjepa.estimators.parameters import pick_device
-from varjepa.evaluate.splits import Dataset
-from varjepa.evaluate.splits import Split as RowSplit
+from varjepa.estimators.settings import pick_device
+from varjepa.evaluate.splits import Split
 from varjepa.metrics.selective import COVERAGES, aurc, classification_by_coverage
 
 Floats = NDArray[np.float64]
@@ -100,7 +99,7 @@ def predictor_settings(
     return {"training": training, "choices": described}
 
 
-def judging_split(split: RowSplit) -> Split:
+def judging_split(split: Split) -> Split:
     """To judge a choice on validation rows: an eighth of the training rows says when to stop."""
     stopping = np.arange(len(split.train)) % STOPPING_SHARE == 0
     return Split(split.train[~stopping], split.train[stopping], split.validation)
@@ -110,7 +109,7 @@ def score_cell(
     predictor: str,
     inputs: Inputs,
     data: Dataset,
-    split: RowSplit,
+    split: Split,
     seeds: Sequence[int],
     uncertainty: Floats | None,
     scale: Scale,
@@ -157,7 +156,7 @@ def score_cell(
 
 
 def fit_probe_of_figure(
-    embedded: Embedded, data: Dataset, split: RowSplit, seeds: Sequence[int], device: str
+    embedded: Embedded, data: Dataset, split: Split, seeds: Sequence[int], device: str
 ) -> tuple[SeedModels, Inputs]:
     """The linear probe of the risk–coverage figure, on standardised embeddings."""
     kind = replace(PREDICTORS["linear_probe"], training=FIGURE_PROBE)
@@ -169,7 +168,7 @@ def fit_on(
     kind: PredictorKind,
     inputs: Inputs,
     data: Dataset,
-    split: RowSplit,
+    split: Split,
     seeds: Sequence[int],
     options: FitOptions,
 ) -> SeedModels:
@@ -185,7 +184,7 @@ def fit_best(
     kind: PredictorKind,
     inputs: Inputs,
     data: Dataset,
-    split: RowSplit,
+    split: Split,
     seeds: Sequence[int],
     choices: Mapping[str, FitOptions],
 ) -> tuple[str, SeedModels]:
@@ -203,7 +202,7 @@ def fit_best(
     return best, kept
 
 
-def choose_score(embedded: Embedded, data: Dataset, split: RowSplit, device: str) -> str:
+def choose_score(embedded: Embedded, data: Dataset, split: Split, device: str) -> str:
     """The latent uncertainty that ranks a linear probe's errors best on the validation rows."""
     models, inputs = fit_probe_of_figure(embedded, data, split, [0], device)
     rows = split.validation

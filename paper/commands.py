@@ -24,6 +24,7 @@ from paper.downstream import DownstreamPlan, open_downstream, open_trainings, re
 from paper.findings import downstream_findings, uncertainty_findings
 from paper.labels import LABEL_PREDICTORS, LabelsPlan, open_labels, reproduce_labels
 from paper.plan import DEFAULTS_DATASETS
+from paper.predictors import PREDICTORS
 from paper.published import PAPER_PREDICTORS
 from paper.report.documents import write_document
 from paper.report.downstream import write_downstream_report, write_sensitivity_report
@@ -56,9 +57,8 @@ from paper.simulation_findings import count_agreeing, findings
 from paper.tries import TriesPlan, best_tries, judge_tries, open_tries
 from paper.uncertainty import UncertaintyPlan, open_uncertainty, reproduce_uncertainty
 from varjepa.cli.shell import ListCommand, console, positive, progress_bar
-from varjepa.downstream import PREDICTORS
 from varjepa.errors import InputError, Interrupted
-from varjepa.estimators.parameters import pick_device
+from varjepa.estimators.settings import pick_device
 from varjepa.evaluate.few_labels import SIZES
 from varjepa.files import make_folder, write_text
 from varjepa.report.charts import check_can_draw

@@ -9,8 +9,9 @@ MNIST alone would take hours. (The learned Linear(D·d → D) of the other table
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -23,26 +24,25 @@ from torch import Tensor
 
 from paper.datasets.catalogue import DATASETS
 from paper.downstream import learn
+from paper.predictors import PREDICTORS, FitOptions, Inputs, Tokens, TrainingSettings
+from paper.predictors.inputs import InputEncoder, token_moments
+from paper.predictors.predictor import LabelledInputs, fit_models
+from paper.predictors.registry import Classification
 from paper.protocol import Say
 from paper.representations import LEARNED, Workbench
 from paper.results import Layout, ResultFile, Row, plain
 from paper.settings import FULL, SPLIT_SEED, Scale, Setting, pretraining
-from varjepa.downstream import PREDICTORS, FitOptions, Inputs, Tokens, TrainingSettings
-from varjepa.downstream.inputs import token_moments
-from varjepa.downstream.predictor import LabelledInputs, fit_models
-from varjepa.downstream.registry import Classification
 from varjepa.environment import describe_environment
-from varjepa.estimators.parameters import pick_device
+from varjepa.estimators.settings import pick_device
 from varjepa.evaluate.few_labels import (
     COMPARED,
     SIZES,
-    Index,
+    balance_blocks,
     labelled_rows,
     linear_guesses,
-    longer_training,
     sizes_that_fit,
 )
-from varjepa.evaluate.splits import split_rows
+from varjepa.evaluate.splits import Index, split_rows
 from varjepa.files import make_folder, only_writer
 
 LOGISTIC, PERCEPTRON, TREES = LABEL_PREDICTORS = ("logistic", "mlp", "xgboost")
@@ -67,6 +67,32 @@ def training_of(scale: Scale, labels: int) -> TrainingSettings:
     if scale.predictor_epochs is not None:
         return replace(kind.training, epochs=min(kind.training.epochs, scale.predictor_epochs))
     return longer_training(kind.training, labels - labels // HELD_OUT, STEPS)
+
+
+def longer_training(settings: TrainingSettings, rows: int, steps: int) -> TrainingSettings:
+    """The same settings; on few rows with smaller batches and more epochs.
+
+    A predictor may take at least so many steps: on a hundred rows fifty epochs would leave it half
+    trained.
+    """
+    batch = min(settings.batch, max(16, rows // 20))
+    epochs = max(settings.epochs, math.ceil(steps / math.ceil(rows / batch)))
+    patience = settings.patience * epochs // settings.epochs
+    return replace(settings, batch=batch, epochs=epochs, patience=patience)
+
+
+def linear_features(inputs: Inputs, train: Index) -> Callable[[Index], NDArray[np.float64]]:
+    """Inputs of the logistic regression; scaling needs no labels, so all training rows serve it."""
+    rows = InputEncoder("one-hot", "flat").fit(inputs, train).transform(inputs)
+
+    def features(index: Index) -> NDArray[np.float64]:
+        batch = rows.take(torch.from_numpy(index)[None])
+        parts = [batch.numeric[0]]
+        if batch.tokens is not None:
+            parts.append(batch.tokens[0].flatten(1))
+        return balance_blocks([part.numpy() for part in parts])
+
+    return features
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -249,8 +275,9 @@ def run_curve(
     device = "cpu"
     start = time.perf_counter()
     if curve.predictor == LOGISTIC:
+        features = linear_features(inputs, split.train)
         guesses = linear_guesses(
-            inputs, labels, "classification", split.train, split.test, [*orders.values()], sizes
+            features, labels, "classification", split.test, [*orders.values()], sizes
         )
     else:
         standard = standardised(inputs, split.train)

@@ -15,12 +15,12 @@ from paper.datasets.loading import load_dataset, locate_dataset
 from paper.defaults import DefaultsSettings, open_defaults
 from paper.downstream import open_downstream, open_trainings
 from paper.labels import open_labels
+from paper.predictors.networks import require
 from paper.sensitivity import open_sensitivity
 from paper.settings import SENSITIVITY_DATASET, Scale
 from paper.simulation import SimulationSettings, open_results
 from paper.tries import open_tries
 from paper.uncertainty import UncertaintyPlan, open_uncertainty
-from varjepa.downstream.networks import require
 
 DEFAULTS_DATASETS = ("adult", "sim")
 REPEATED_DATASETS = ("adult", "credit_default", "sim")

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from paper.cells import choose_score
-from paper.datasets.loading import load_dataset
+from paper.datasets.loading import Dataset, load_dataset
+from paper.predictors import Inputs, RawFeatures, Tokens
+from paper.predictors.inputs import RawEncoder
 from paper.protocol import Embedded, Say, obtain, obtain_model, refuse_orphans
 from paper.settings import SPLIT_SEED, Model, Pretraining, Scale
-from varjepa.downstream import Inputs, RawFeatures, Tokens
-from varjepa.downstream.inputs import RawEncoder
 from varjepa.estimators.base import TableEstimator
-from varjepa.evaluate.splits import Dataset, Split
+from varjepa.evaluate.splits import Split
 from varjepa.tables import TableCodec
 
 RepresentationName = Literal["raw", "pca", "t_jepa", "var_t_jepa", "raw+var_t_jepa"]

@@ -27,11 +27,11 @@ from paper.cells import (
 )
 from paper.datasets.catalogue import DATASETS
 from paper.downstream import learn
+from paper.predictors import FIGURE_PROBE, PREDICTORS, fit_seeds
 from paper.protocol import Embedded, Say
 from paper.representations import Workbench
 from paper.results import Layout, ResultFile, Row, file_name, known, plain
 from paper.settings import FULL, OURS, SPLIT_SEED, Pretraining, Scale, pretraining, tries
-from varjepa.downstream import FIGURE_PROBE, PREDICTORS, fit_seeds
 from varjepa.environment import describe_environment
 from varjepa.files import make_folder, only_writer
 from varjepa.metrics.ambiguity import auroc_of_ambiguous, spearman

@@ -18,15 +18,15 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from paper.cells import fit_on, fit_options, fit_probe_of_figure, predictor_settings, wrong_rows
 from paper.downstream import learn, obtain_estimator, score_name
 from paper.example_images import example_images
+from paper.predictors import FIGURE_PROBE, PREDICTORS, Inputs, RawFeatures, Tokens
+from paper.predictors.inputs import RawEncoder
 from paper.protocol import SCORES, Embedded, Say
 from paper.representations import Workbench
 from paper.results import Layout, ResultFile, Row, plain, rounded
 from paper.settings import FULL, Scale, Setting, pretraining
-from varjepa.downstream import FIGURE_PROBE, PREDICTORS, Inputs, RawFeatures, Tokens
-from varjepa.downstream.inputs import RawEncoder
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
-from varjepa.estimators.parameters import pick_device
+from varjepa.estimators.settings import pick_device
 from varjepa.evaluate.splits import Split
 from varjepa.files import make_folder, only_writer
 from varjepa.metrics.ambiguity import auroc_of_ambiguous, spearman

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sklearn.linear_model  # noqa: F401 - loads every library whose threads are limited below
 import torch
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 from varjepa.environment import describe_environment
 from varjepa.files import write_json
 
 torch.set_num_threads(1)
+threadpool_limits(1)
 
 # a shell that starts the suite in the background lets it ignore Ctrl-C, and all it starts as well
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -45,13 +45,38 @@ from paper.datasets.catalogue import (
 )
 from varjepa.demo.sim import draw_sim
 from varjepa.errors import InputError
-from varjepa.evaluate.splits import Dataset
+from varjepa.evaluate.splits import Split, split_rows
 from varjepa.files import make_folder, replacing
 
 TARGET = "target"
 """the class column of a source"""
 
 _WIRE = {BYTE: "u1", SHORT: ">i2", INT: ">i4", DOUBLE: ">i8", CATEGORY: "i1"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dataset:
+    """One dataset of Section 4.2, ready to use and checked."""
+
+    name: str
+    """what commands call it, e.g. ``credit_default``"""
+    title: str
+    """what people call it"""
+    table: pa.Table
+    """the features, nothing else; categories are dictionary columns, missing cells null"""
+    label: NDArray[np.int64]  # (N,)
+    """class numbers, 0 to len(class_names) − 1"""
+    class_names: tuple[str, ...]
+    ambiguity: NDArray[np.float64] | None  # (N,)
+    """the true u of every row where the data was made with one (MNIST, SIM), else None"""
+    sha256: str
+    """of the source's canonical content (``canonical``): which data a result was computed on"""
+    origin: str
+    """where it was read from: a file, OpenML, or the generator"""
+
+    def split(self, seed: int) -> Split:
+        """70 % to train, 10 % to validate, 20 % to test; the same seed gives the same rows."""
+        return split_rows(self.table.num_rows, seed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,25 +1,29 @@
 """Claims: the target's kind is told from its values; the low-label curve has the sizes that fit,
-uses training labels only and finds a linear rule; small tables train predictors for more epochs,
-large ones as the paper does; gains over raw features come with the standard error they should have.
+uses training labels only and learns a linear rule; every predictor learns classes and numbers, with
+missing values and rare classes, and says what to install where its package is missing; small tables
+train the perceptron for more epochs; gains over raw features have the right standard error.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-import torch
 
-from varjepa.downstream import PREDICTORS, Inputs, RawFeatures, Tokens
 from varjepa.errors import InputError
-from varjepa.evaluate.cells import Cell, best_on_validation, hide_test_labels
+from varjepa.evaluate import EvaluateSettings, predictors
 from varjepa.evaluate.few_labels import SIZES, sizes_that_fit
-from varjepa.evaluate.scores import low_label_curve, paired_difference
-from varjepa.evaluate.settings import LEAST_STEPS, Target, check_split, read_target, training_of
+from varjepa.evaluate.predictors import PREDICTORS, default_predictors, fit_predictor, perceptron
+from varjepa.evaluate.representations import Blocks, encode_columns
+from varjepa.evaluate.scores import Cell, best_on_validation, low_label_curve, paired_difference
+from varjepa.evaluate.settings import check_settings
 from varjepa.evaluate.splits import Split, split_rows
+from varjepa.evaluate.target import Target, check_split, hide_test_labels, read_target
+from varjepa.tables import TableCodec
 
 
 @pytest.mark.parametrize(
@@ -86,7 +90,7 @@ def test_sizes_that_fit(train: int, sizes: tuple[int, ...]) -> None:
 
 def linear_world(
     classes: int, n: int = 600, columns: int = 5
-) -> tuple[dict[str, Inputs], Target, Split]:
+) -> tuple[dict[str, Any], Target, Split]:
     """A rule on one column; the embedding knows it too, among 40 other numbers."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(n, columns))
@@ -96,14 +100,11 @@ def linear_world(
         values = np.searchsorted(edges, signal).astype(np.int64)
     else:
         values = 3.0 * signal + 0.1 * rng.normal(size=n)
-    tokens = torch.randn(n, 4, 10, generator=torch.Generator().manual_seed(0))
-    tokens[:, 0, 0] = torch.as_tensor(signal)
-    raw = RawFeatures.from_numeric(x)
-    inputs = {
-        "raw": Inputs(raw=raw),
-        "pca": Inputs(raw=raw),
-        "raw+var_t_jepa": Inputs(raw, Tokens(tokens)),
-    }
+    embedding = rng.normal(size=(n, 40))
+    embedding[:, 0] = signal
+    raw = Blocks((x.astype(np.float32),))
+    both = Blocks((*raw.parts, embedding.astype(np.float32)))
+    inputs = {"raw": raw.balanced, "pca": raw.balanced, "raw+var_t_jepa": both.balanced}
     names = tuple("abcdef"[:classes])
     return inputs, target_of(values, names), split_rows(n, 0)
 
@@ -112,17 +113,17 @@ def linear_world(
 def test_the_low_label_curve_learns_a_linear_rule(
     classes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("varjepa.evaluate.scores.DRAWS", 4)
+    monkeypatch.setattr("varjepa.evaluate.scores.REPEATS", 4)
     inputs, target, split = linear_world(classes)
     points = low_label_curve(inputs, target, split, seed=0)
     names = ("raw", "raw+var_t_jepa")
-    assert [(p.representation, p.labels) for p in points] == [
+    assert [(p["representation"], p["labels"]) for p in points] == [
         (name, size) for name in names for size in (50, 100, 200)
     ]
-    by_name = {name: [p for p in points if p.representation == name] for name in names}
+    by_name = {name: [p for p in points if p["representation"] == name] for name in names}
     for found in by_name.values():
-        assert all(p.standard_error >= 0 for p in found)
-        first, *_, last = (p.mean for p in found)
+        assert all(p["standard_error"] >= 0 for p in found)
+        first, *_, last = (p["mean"] for p in found)
         if classes:
             assert first < last
             assert last > 0.8
@@ -132,7 +133,7 @@ def test_the_low_label_curve_learns_a_linear_rule(
 
 
 def test_the_low_label_curve_sees_training_labels_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("varjepa.evaluate.scores.DRAWS", 2)
+    monkeypatch.setattr("varjepa.evaluate.scores.REPEATS", 2)
     inputs, target, split = linear_world(2)
     honest = low_label_curve(inputs, target, split, 0)
     values = target.values.copy()
@@ -142,7 +143,7 @@ def test_the_low_label_curve_sees_training_labels_only(monkeypatch: pytest.Monke
     values[split.test] = 1 - values[split.test]
     mirrored = low_label_curve(inputs, changed, split, 0)
     for mine, theirs in zip(mirrored, honest, strict=True):
-        assert mine.mean == pytest.approx(1 - theirs.mean)
+        assert mine["mean"] == pytest.approx(1 - theirs["mean"])
 
 
 def test_labels_of_one_class_and_rare_classes_are_no_trouble() -> None:
@@ -150,16 +151,81 @@ def test_labels_of_one_class_and_rare_classes_are_no_trouble() -> None:
     values = np.zeros_like(target.values)
     values[split.train[:3]] = 1
     points = low_label_curve(inputs, replace(target, values=values), split, 0)
-    assert all(0.9 < p.mean <= 1 for p in points)
+    assert all(0.9 < p["mean"] <= 1 for p in points)
 
 
 def test_small_tables_train_longer_and_large_ones_as_the_paper() -> None:
-    for name, kind in PREDICTORS.items():
-        assert training_of(name, 50_000) == kind.training
-        small = training_of(name, 100)
-        assert small.batch == 16
-        assert small.epochs * 7 >= LEAST_STEPS
-        assert small.patience / small.epochs == pytest.approx(16 / kind.training.epochs, rel=0.05)
+    def settings(rows: int) -> tuple[int, int, int]:
+        (model,) = perceptron("classification", np.arange(rows) % 2, seed=0)
+        mlp = model[-1]
+        assert mlp.early_stopping
+        return mlp.batch_size, mlp.max_iter, mlp.n_iter_no_change
+
+    assert settings(50_000) == (128, 50, 16)
+    batch, epochs, patience = settings(100)
+    assert batch == 16
+    assert epochs * 7 >= predictors.MIN_STEPS
+    assert patience / epochs == pytest.approx(16 / 50, rel=0.05)
+
+
+def noisy_line(n: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    """One number that tells the target, a column with missing values, and one that says nothing."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(n, 3)).astype(np.float32)
+    signal = x[:, 0].astype(np.float64)
+    x[::7, 1] = np.nan
+    return x, signal
+
+
+@pytest.mark.parametrize("name", PREDICTORS)
+def test_every_predictor_learns_classes_and_numbers(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(predictors, "MIN_STEPS", 400)
+    x, signal = noisy_line()
+    classes = np.where(signal > 0, 7, 3)  # numbers with a gap
+    train, validation = slice(0, 120), slice(120, 150)
+    fitted = fit_predictor(
+        name, "classification", (x[train], classes[train]), (x[validation], classes[validation]), 0
+    )
+    assert fitted.classes is not None and fitted.classes.tolist() == [3, 7]
+    probabilities = fitted.predict(x[150:])
+    np.testing.assert_allclose(probabilities.sum(1), 1.0, rtol=1e-5)
+    assert (fitted.classes[probabilities.argmax(1)] == classes[150:]).mean() > 0.8
+    numbers = 1e6 + 100.0 * signal
+    fitted = fit_predictor(
+        name, "regression", (x[train], numbers[train]), (x[validation], numbers[validation]), 0
+    )
+    assert np.sqrt(np.mean((fitted.predict(x[150:]) - numbers[150:]) ** 2)) < 70.0
+
+
+def test_rare_classes_are_no_trouble_for_any_predictor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predictors, "MIN_STEPS", 20)
+    x, signal = noisy_line(40)
+    y = np.where(signal > 0, 1, 0)
+    y[3], y[-1] = 5, 6  # one row to train on; none
+    for name in PREDICTORS:
+        fitted = fit_predictor(name, "classification", (x[:30], y[:30]), (x[30:], y[30:]), 0)
+        assert fitted.predict(x).shape == (40, 3)
+
+
+def test_a_predictor_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    with pytest.raises(InputError, match="xgboost needs the package xgboost: pip install xgboost"):
+        check_settings(EvaluateSettings("y", predictors=("xgboost",)))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert default_predictors() == ("linear", "mlp", "boosted_trees")
+    assert check_settings(EvaluateSettings("y")).predictors == default_predictors()
+
+
+def test_columns_are_scaled_by_the_rows_they_are_fitted_on() -> None:
+    fit_rows = pa.table({"a": [1.0, 3.0, None], "b": ["x", "y", None], "c": [5.0, 6.0, 7.0]})
+    other = pa.table({"a": [2.0, None, 2.5], "b": ["y", None, "x"], "c": [5.0, 5.0, 5.0]})
+    codec = TableCodec.fit(fit_rows)
+    raw, components = encode_columns(codec, fit_rows, other)
+    np.testing.assert_allclose(raw[:, 0], [0.0, np.nan, 0.5], atol=1e-5)
+    np.testing.assert_array_equal(raw[:, -3:].sum(1), 1.0)  # a missing level is a level
+    assert np.isfinite(components).all()
 
 
 def numbers_cell(test: np.ndarray, name: str = "raw", validation: Any = None) -> Cell:

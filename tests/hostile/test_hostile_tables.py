@@ -28,11 +28,10 @@ from tests.cli.test_shell import Captured, run
 from tests.estimators.test_scikit_learn import SMALL
 from tests.hostile.corpus import CORPUS, LISTED
 from tests.hostile.spoiling import TARGET, HostileTable, healthy
-from tests.small import small, use_as_defaults
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.evaluate import EvaluateSettings, run_evaluation
-from varjepa.evaluate.run import Evaluation, as_json
+from varjepa.evaluate.run import Evaluation
 from varjepa.models.inference import KINDS
 from varjepa.tables import read_table
 
@@ -51,10 +50,10 @@ TINY = {**SMALL, "epochs": 1, "random_state": 0}
 
 
 @pytest.fixture(autouse=True)
-def tiny_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluations with a tiny model, which is what they make of the defaults."""
-    use_as_defaults(monkeypatch, VarTJEPA, **TINY)
-    monkeypatch.setattr("varjepa.evaluate.settings.LEAST_STEPS", 20)
+    for name, value in TINY.items():
+        monkeypatch.setitem(VarTJEPA.__init__.__kwdefaults__, name, value)
     monkeypatch.setattr("varjepa.models.table_rows.block_size", lambda *_: 64)
 
 
@@ -81,14 +80,14 @@ class Cases:
     def own(self, case: HostileTable) -> VarTJEPA:
         """The model of the hostile table itself."""
         if case.name not in self.models:
-            self.models[case.name] = small(VarTJEPA, **TINY).fit(self.table(case))
+            self.models[case.name] = VarTJEPA(**TINY).fit(self.table(case))
         return self.models[case.name]
 
 
 def fitted(table: Any) -> VarTJEPA:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return small(VarTJEPA, **TINY).fit(table)
+        return VarTJEPA(**TINY).fit(table)
 
 
 @pytest.fixture(scope="module")
@@ -200,14 +199,14 @@ def any_hole(column: pa.ChunkedArray) -> bool:
 
 def evaluated(table: Any, folder: Path) -> Evaluation:
     settings = EvaluateSettings(
-        TARGET, representations=("raw+var_t_jepa",), predictors=("linear_probe",), runs=1, epochs=1
+        TARGET, representations=("raw+var_t_jepa",), predictors=("linear",), runs=1, epochs=1
     )
     return run_evaluation(read_table(table), "table", folder, settings)
 
 
 def assert_evaluated(table: Any, folder: Path) -> None:
     found = evaluated(table, folder)
-    assert_finite(as_json(found))
+    assert_finite(found.results)
     assert np.isfinite(found.cells[0].test).all()
 
 
@@ -228,7 +227,7 @@ def test_errors_of_large_numbers_are_those_of_small_ones(tmp_path: Path) -> None
     for offset in (0, 2**60):
         table = healthy().assign(label=offset + 2**20 * np.arange(60))
         found = evaluated(table, tmp_path / str(offset))
-        rmse.append([figure.values["rmse"] for figure in found.figures])
+        rmse.append([row["rmse"] for row in found.results["figures"]])
     np.testing.assert_allclose(rmse[1], rmse[0], rtol=1e-3)
 
 
@@ -253,7 +252,7 @@ def command(verb: str, table: Path, model: Path, out: Path) -> list[object]:
     if verb == "fit":
         return ["fit", table, "--out", out, *tiny]
     if verb == "evaluate":
-        chosen = ("--representations", "raw+var_t_jepa", "--predictors", "linear_probe")
+        chosen = ("--representations", "raw+var_t_jepa", "--predictors", "linear")
         return ["evaluate", table, "--target", TARGET, "--out", out, "--runs", 1, *tiny, *chosen]
     return [verb, model, table, "--out", out / "result.parquet"]
 
@@ -331,13 +330,13 @@ def test_a_million_rows_of_a_million_levels(tmp_path: Path) -> None:
     table = pa.table({"user": users, "n": np.arange(rows), TARGET: ["yes", "no"] * (rows // 2)})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = small(VarTJEPA, **{**TINY, "batch_size": 50_000}).fit(table)
+        model = VarTJEPA(**{**TINY, "batch_size": 50_000}).fit(table)
         assert_fitted(model)
         assert model.codec_.features[1].levels == model.max_levels
         few = table.slice(0, 1000)
         for verb in VERBS[1:4]:
             use(verb, model, few)
         settings = EvaluateSettings(
-            TARGET, representations=("raw",), predictors=("linear_probe",), runs=1, rows=1000
+            TARGET, representations=("raw",), predictors=("linear",), runs=1, rows=1000
         )
-        assert_finite(as_json(run_evaluation(table, "table", tmp_path, settings)))
+        assert_finite(run_evaluation(table, "table", tmp_path, settings).results)

@@ -16,9 +16,9 @@ import pytest
 
 from paper import adapters
 from paper.adapters import AdapterPlan, best_adapters, compare_adapters
+from paper.predictors import ADAPTERS, DEFAULT_ADAPTER
 from paper.published import PAPER_PREDICTORS
 from tests.paper.tiny import TINY
-from varjepa.downstream import ADAPTERS, DEFAULT_ADAPTER
 from varjepa.files import read_json
 
 RESULTS = Path(__file__).parents[2] / "paper" / "results"

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from paper.cells import choices_of, fit_best, predictor_settings
+from paper.predictors import DEFAULT_ADAPTER, PREDICTORS, FitOptions
+from paper.predictors.inputs import as_inputs
+from paper.predictors.predictor import XGBoostSettings
 from paper.settings import CHOICES, FULL, SETTINGS
-from varjepa.downstream import DEFAULT_ADAPTER, PREDICTORS, FitOptions
-from varjepa.downstream.inputs import as_inputs
-from varjepa.downstream.predictor import XGBoostSettings
 
 
 class Data:

@@ -21,7 +21,7 @@ import torch
 
 from paper import protocol as embeddings
 from paper import protocol as transductive
-from paper.datasets.loading import load_dataset
+from paper.datasets.loading import Dataset, load_dataset
 from paper.protocol import obtain_model
 from paper.representations import first_rows
 from paper.settings import Model, Pretraining, pretraining
@@ -29,7 +29,6 @@ from tests.paper.tiny import TINY
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.estimators.resuming import identity_of
-from varjepa.evaluate.splits import Dataset
 from varjepa.training.step import Stepper
 
 # trained for a few epochs

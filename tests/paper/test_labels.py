@@ -23,10 +23,20 @@ from paper import downstream, representations
 from paper import labels as study
 from paper import protocol as embeddings
 from paper.downstream import DownstreamPlan
-from paper.labels import HELD_OUT, STEPS, FewLabels, LabelsPlan, standardised, take, training_of
+from paper.labels import (
+    HELD_OUT,
+    STEPS,
+    FewLabels,
+    LabelsPlan,
+    linear_features,
+    longer_training,
+    standardised,
+    take,
+    training_of,
+)
+from paper.predictors import PREDICTORS, Inputs, RawFeatures, Tokens
 from paper.settings import FULL
 from tests.paper.tiny import TINY
-from varjepa.downstream import PREDICTORS, Inputs, RawFeatures, Tokens
 from varjepa.errors import InputError
 from varjepa.evaluate.few_labels import labelled_rows, linear_guesses
 
@@ -142,7 +152,9 @@ def test_what_an_embedding_shows_is_learned(predictor: str) -> None:
     inputs, labels, train, test = world()
     if predictor == "logistic":
         orders = [labelled_rows(train, 50, 0, 0)]
-        [[guesses]] = linear_guesses(inputs, labels, "classification", train, test, orders, [50])
+        [[guesses]] = linear_guesses(
+            linear_features(inputs, train), labels, "classification", test, orders, [50]
+        )
     else:
         guesses = few(labels, 50)[0].guess(predictor, 50, 0, FULL, "cpu")
     assert (guesses == labels[test]).mean() > 0.9
@@ -167,3 +179,12 @@ def test_few_labels_train_as_many_steps() -> None:
         assert training.epochs * -(-rows // training.batch) >= STEPS
         assert training.epochs >= PREDICTORS["mlp"].training.epochs
     assert training_of(TINY, 50).epochs == 1
+
+
+def test_few_rows_train_longer_and_many_as_the_paper() -> None:
+    for kind in PREDICTORS.values():
+        assert longer_training(kind.training, 50_000, 4000) == kind.training
+        small = longer_training(kind.training, 100, 4000)
+        assert small.batch == 16
+        assert small.epochs * 7 >= 4000
+        assert small.patience / small.epochs == pytest.approx(16 / kind.training.epochs, rel=0.05)

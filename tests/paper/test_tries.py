@@ -19,13 +19,12 @@ import pytest
 from paper import representations
 from paper import tries as study
 from paper.datasets.catalogue import DATASETS
-from paper.datasets.loading import load_dataset
+from paper.datasets.loading import Dataset, load_dataset
 from paper.results import plain
 from paper.settings import FULL, OURS, SPLIT_SEED, pretraining, tries
 from paper.tries import TriesPlan, best_tries, judge_tries, open_tries, try_spec
 from tests.paper.tiny import TINY
 from varjepa.errors import InputError
-from varjepa.evaluate.splits import Dataset
 
 RESULTS = Path(__file__).parents[2] / "paper" / "results"
 

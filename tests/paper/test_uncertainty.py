@@ -26,11 +26,11 @@ import pytest
 from paper import uncertainty as scores
 from paper import uncertainty as study
 from paper.example_images import example_images
+from paper.predictors import RawFeatures
 from paper.protocol import SCORES
 from paper.results import write_rows
 from paper.uncertainty import Judged, UncertaintyPlan, told_ambiguity
 from tests.paper.tiny import TINY, sim_under_any_name
-from varjepa.downstream import RawFeatures
 from varjepa.errors import InputError
 from varjepa.evaluate.splits import split_rows
 from varjepa.metrics.ambiguity import spearman

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from paper import representations
-from paper.datasets.loading import load_dataset
+from paper.datasets.loading import Dataset, load_dataset
 from paper.settings import Scale
-from varjepa.evaluate.splits import Dataset
 
 TINY = Scale(rows=240, epochs=1, depth=1, predictor_epochs=1)
 

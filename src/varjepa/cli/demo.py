@@ -25,5 +25,6 @@ def demo(
 
     from varjepa.demo.run import DemoSettings, run_demo
 
-    page = run_demo(out, DemoSettings(rows=rows, epochs=epochs), console.print)
+    settings = DemoSettings(rows=rows, epochs=epochs)
+    page = run_demo(out, settings, lambda line: console.print(line, soft_wrap=True))
     console.print(f"\nreport: {page}", soft_wrap=True)

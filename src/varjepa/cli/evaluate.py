@@ -1,4 +1,4 @@
-"""``varjepa evaluate``: what representations and uncertainties are worth on a user's own table."""
+"""``varjepa evaluate``: raw features compared with embeddings on a user's own table."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rich.text import Text
 
 from varjepa.cli.options import Device, Kinds, Seed, Table, check_source, parse_kinds, read_rows
 from varjepa.cli.shell import console, positive, seed_number
-from varjepa.errors import InputError, Interrupted
+from varjepa.errors import InputError
 
 if TYPE_CHECKING:
-    from varjepa.evaluate.settings import Task
+    from varjepa.evaluate.target import TaskChoice
 
 
 def evaluate(
@@ -21,14 +21,14 @@ def evaluate(
     target: Annotated[str, typer.Option(help="Column to predict.")],
     out: Annotated[
         Path,
-        typer.Option(help="Folder for report.html and evaluate.json; finished parts are kept."),
+        typer.Option(help="Folder for report.html and evaluate.json; a second run continues."),
     ] = Path("evaluation"),
     representations: Annotated[
         list[str] | None, typer.Option(help="E.g. raw var_t_jepa. Default: all.")
     ] = None,
     predictors: Annotated[
         list[str] | None,
-        typer.Option(help="E.g. mlp. Default: linear_probe, mlp, xgboost (if installed)."),
+        typer.Option(help="E.g. forest. Default: linear, mlp, xgboost or else boosted_trees."),
     ] = None,
     task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
     runs: Annotated[int, typer.Option(help="Trainings of each predictor.")] = 3,
@@ -39,11 +39,11 @@ def evaluate(
         bool, typer.Option(help="Fit representations on all rows, without labels, as the paper.")
     ] = False,
     labels_pick_checkpoint: Annotated[
-        bool, typer.Option(help="Training labels choose the epoch that is kept.")
+        bool, typer.Option(help="Training labels choose the checkpoint.")
     ] = False,
     kind: Kinds = None,
     rows: Annotated[
-        int | None, typer.Option(help="Use this many rows, drawn at random. Default: all.")
+        int | None, typer.Option(help="Use a random sample of this many rows. Default: all.")
     ] = None,
     device: Device = "auto",
     seed: Seed = 0,
@@ -55,14 +55,14 @@ def evaluate(
 
     from varjepa.evaluate import EvaluateSettings, run_evaluation
     from varjepa.evaluate.settings import REPRESENTATIONS
-    from varjepa.evaluate.tables import build_page, main_tables
+    from varjepa.evaluate.tables import EvaluationTables, build_page
     from varjepa.report.charts import check_can_draw
     from varjepa.report.page import write_page
     from varjepa.report.tables import to_terminal
 
     settings = EvaluateSettings(
         target=target,
-        task=cast("Task", task),
+        task=cast("TaskChoice", task),
         representations=tuple(representations or REPRESENTATIONS),
         predictors=tuple(predictors or ()),
         runs=positive("--runs", runs),
@@ -75,14 +75,9 @@ def evaluate(
         seed=seed_number(seed),
     )
     check_can_draw()
-    try:
-        found = run_evaluation(read_rows(table), table.name, out, settings, say=_say, verbose=True)
-    except KeyboardInterrupt as stop:
-        raise Interrupted(
-            f"interrupted; finished parts are in {out}, and the same command goes on from there"
-        ) from stop
-    page = build_page(found)
-    for result in main_tables(found):
+    results = run_evaluation(read_rows(table), table.name, out, settings, say=_say, verbose=True)
+    page = build_page(results)
+    for result in EvaluationTables(results).main():
         console.print()
         console.print(to_terminal(result))
     write_page(page, out / "report.html")

@@ -50,13 +50,11 @@ def impute(
     rows = read_rows(table)
     if count > 1 and "draw" in rows.column_names:
         raise InputError("the table has a column 'draw', the name that numbers the samples")
-    if count == 1:
-        filled = estimator.impute(rows, random_state=random_state)
-    else:
-        samples_of_cells = estimator.impute_samples(rows, count, random_state=random_state)
+    filled = estimator.impute(rows, n_samples=count, random_state=random_state)
+    if count > 1:
         parts = [
             part.append_column("draw", pa.array(np.full(part.num_rows, i)))
-            for i, part in enumerate(samples_of_cells)
+            for i, part in enumerate(filled)
         ]
         filled = pa.concat_tables(parts)
     write_result(filled, out, raw_text)

@@ -1,6 +1,7 @@
-"""``varjepa evaluate``: the paper's comparison on a user's own table."""
+"""``varjepa evaluate``: raw features compared with embeddings on a user's own table."""
 
+from varjepa.evaluate.predictors import default_predictors
 from varjepa.evaluate.run import run_evaluation
-from varjepa.evaluate.settings import EvaluateSettings, default_predictors
+from varjepa.evaluate.settings import EvaluateSettings
 
 __all__ = ["EvaluateSettings", "default_predictors", "run_evaluation"]

@@ -7,20 +7,17 @@ Validation labels play no part: whoever has 50 labels has no thousand to tune wi
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeCV
 
-from varjepa.downstream import Inputs, TrainingSettings
-from varjepa.downstream.inputs import BLOCK, InputEncoder
+from varjepa.evaluate.splits import Index
+from varjepa.metrics.target import Task
 
 SIZES = (50, 100, 200, 500, 1000)
 """how many training rows have a label, where there are as many"""
@@ -32,7 +29,9 @@ FOLDS = 3
 UNSEEN = 1e-3
 """probability of a class that a fold's training rows do not have"""
 
-Index = NDArray[np.int64]
+BLOCK = 512
+"""rows predicted at a time"""
+
 Guess = Callable[[NDArray[np.float64]], NDArray[Any]]
 
 
@@ -54,46 +53,20 @@ def labelled_rows(train: Index, most: int, seed: int, draw: int) -> Index:
     return np.random.default_rng([seed, draw]).permutation(train)[:most]
 
 
-def longer_training(settings: TrainingSettings, rows: int, steps: int) -> TrainingSettings:
-    """The same settings; on few rows with smaller batches and more epochs.
-
-    A predictor may take at least so many steps: on a hundred rows fifty epochs would leave it half
-    trained.
-    """
-    batch = min(settings.batch, max(16, rows // 20))
-    epochs = max(settings.epochs, math.ceil(steps / math.ceil(rows / batch)))
-    patience = settings.patience * epochs // settings.epochs
-    return replace(settings, batch=batch, epochs=epochs, patience=patience)
-
-
 def linear_guesses(
-    inputs: Inputs,
+    features: Callable[[Index], NDArray[np.float64]],
     labels: NDArray[Any],  # (N,)
-    task: str,
-    train: Index,
+    task: Task,
     test: Index,
     orders: Sequence[Index],
     sizes: Sequence[int],
 ) -> NDArray[Any]:
-    """What the linear models of every order and size say of the test rows.  # (orders, sizes, n)
+    """Predictions of the linear models of every order and size for the test rows.
 
-    Only the labels of the rows in an order are read.
+    ``features`` gives the inputs of some rows. Only the labels of the rows in an order are read.
+
+    Shape: ``(orders, sizes, n)``.
     """
-    # scaling needs no labels, so all training rows serve it
-    encoder = InputEncoder("one-hot", "flat").fit(inputs, train)
-    rows = encoder.transform(inputs)
-
-    def features(index: Index) -> NDArray[np.float64]:
-        batch = rows.take(torch.from_numpy(index)[None])
-        parts = [batch.numeric[0]]
-        if batch.tokens is not None:
-            parts.append(batch.tokens[0].flatten(1))
-        # a penalty shared by 20 raw columns and 1,000 numbers of an embedding hears the latter
-        # only: each block gets the same variance in all
-        return (
-            torch.cat([part / max(part.shape[1], 1) ** 0.5 for part in parts], 1).double().numpy()
-        )
-
     models = []
     for order in orders:
         x, y = features(order), labels[order]
@@ -105,7 +78,16 @@ def linear_guesses(
     return guesses.reshape(len(orders), len(sizes), len(test))
 
 
-def fit_linear(x: NDArray[np.float64], y: NDArray[Any], task: str) -> Guess:
+def balance_blocks(blocks: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+    """One matrix of several, each with the same variance in all.
+
+    A penalty shared by 20 raw columns and 1,000 numbers of an embedding hears the latter only.
+    """
+    parts = [part / np.float32(max(part.shape[1], 1) ** 0.5) for part in blocks]
+    return np.concatenate(parts, axis=1).astype(np.float64)
+
+
+def fit_linear(x: NDArray[np.float64], y: NDArray[Any], task: Task) -> Guess:
     """A function from features to guesses; a single class is guessed always."""
     if np.ptp(y) == 0:
         return lambda rows: np.full(len(rows), y[0])

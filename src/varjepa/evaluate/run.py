@@ -1,13 +1,17 @@
-"""Run an evaluation.
+"""Raw features compared with embeddings on one table: represent, predict, score.
 
-What an evaluation found, and its form as JSON.
+    varjepa evaluate table.parquet --target y --out evaluation
+
+Rows are split 70/10/20. Representations are fitted without labels on the training rows, or with
+``--transductive`` on all rows (also on those whose target is missing). Choices (penalties, the
+predictor that is shown, combined scores, thresholds) use validation rows.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,142 +20,54 @@ import pyarrow as pa
 
 from varjepa.environment import describe_environment
 from varjepa.errors import InputError
-from varjepa.estimators.parameters import pick_device
-from varjepa.estimators.selective import coverage_threshold
-from varjepa.evaluate.cells import (
+from varjepa.estimators.settings import pick_device
+from varjepa.evaluate.parts import FinishedParts
+from varjepa.evaluate.predictors import PREDICTORS, fit_predictor
+from varjepa.evaluate.representations import Blocks, represent
+from varjepa.evaluate.scores import (
     Cell,
     Floats,
-    Kept,
-    Representations,
     best_on_validation,
-    fit_cell,
-    losses,
-    represent,
-    stamp_of,
-)
-from varjepa.evaluate.scores import (
-    Areas,
-    Figure,
-    LowLabelPoint,
-    areas,
     best_score,
-    curves,
-    figures,
+    constant_guess,
     low_label_curve,
     paired_difference,
+    risk_curves,
+    score_cell,
+    thresholds,
 )
 from varjepa.evaluate.settings import (
     NEED_VAR_T_JEPA,
     REPRESENTATIONS,
     EvaluateSettings,
-    Target,
     check_settings,
-    check_split,
-    choose_fit_rows,
-    choose_rows,
-    read_target,
 )
 from varjepa.evaluate.splits import Split, split_rows
-from varjepa.files import make_folder, only_writer, write_json
-from varjepa.metrics.selective import COVERAGES
+from varjepa.evaluate.target import Target, check_split, hide_test_labels, read_target
+from varjepa.files import write_json
+from varjepa.report.store import Job, Row, run_jobs, study_folder
 from varjepa.tables import infer_schema
 from varjepa.tables.messages import quoted
+
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
-    """Everything that was found."""
+    """All results."""
 
-    name: str
-    """of the table"""
     settings: EvaluateSettings
     target: Target
-    columns: int
-    """besides the target"""
     split: Split
     cells: list[Cell]
-    figures: list[Figure]
-    differences: dict[tuple[str, str], tuple[float, float]]
-    """(representation, predictor): gain over raw features and its standard error"""
-    records: dict[str, Any]
-    """how T-JEPA and Var-T-JEPA were fitted"""
     shown: Cell
     """the cell of the selective tables, chosen on validation rows"""
-    shown_score: str | None
-    """the latent score chosen on validation rows"""
-    areas: list[Areas]
     curves: tuple[Floats, dict[str, Floats]]
-    thresholds: dict[str, dict[str, float | None]]
-    """latent score: coverage: largest uncertainty to answer, from validation rows; None: any"""
-    low_labels: list[LowLabelPoint]
-    constant_guess: float
-    """accuracy of the most frequent class, or RMSE of the mean, both of the training rows"""
-    seconds: float
-    environment: dict[str, Any]
-
-
-def as_json(e: Evaluation) -> dict[str, Any]:
-    """The whole evaluation, figures as rows."""
-    records = {k: {n: v for n, v in r.items() if n != "history"} for k, r in e.records.items()}
-    return {
-        "table": e.name,
-        "columns": e.columns,
-        "target": {
-            "name": e.target.name,
-            "task": e.target.task,
-            "classes": list(e.target.classes),
-            "missing": e.target.missing,
-        },
-        "rows": {p: len(getattr(e.split, p)) for p in ("train", "validation", "test")},
-        "settings": {**asdict(e.settings), "kinds": dict(e.settings.kinds)},
-        "representations": records,
-        "cells": [
-            {
-                "representation": cell.representation,
-                "predictor": cell.predictor,
-                "adapter": cell.adapter,
-                "validation_loss": float(
-                    losses(cell, cell.validation, e.target.values[e.split.validation]).mean()
-                ),
-                "seconds": round(cell.seconds, 2),
-            }
-            for cell in e.cells
-        ],
-        "constant_guess": e.constant_guess,
-        "figures": [figure_row(row) for row in e.figures],
-        "differences_from_raw": [
-            {"representation": r, "predictor": p, "gain": gain, "standard_error": error}
-            for (r, p), (gain, error) in e.differences.items()
-        ],
-        "chosen_on_validation": {
-            "representation": e.shown.representation,
-            "predictor": e.shown.predictor,
-            "score": e.shown_score,
-        },
-        "areas": [asdict(area) for area in e.areas],
-        "thresholds": e.thresholds,
-        "low_labels": [asdict(point) for point in e.low_labels],
-        "seconds": round(e.seconds, 1),
-        "environment": e.environment,
-    }
-
-
-def figure_row(figure: Figure) -> dict[str, Any]:
-    """A figure without nesting."""
-    row = asdict(figure)
-    return row | row.pop("values")
-
-
-# --- The paper's comparison on one table: represent, predict, keep, write down.
-#
-# varjepa evaluate table.parquet --target y --out evaluation
-#
-# Rows are split 70/10/20. Representations are fitted without labels on the training rows, or
-# with
-# ``--transductive`` on all rows (then also on those whose target is missing). Choices (early
-# stopping, the classifier that is shown, combined scores, thresholds) use validation rows.
-
-Say = Callable[[str], None]
+    """coverages, and the risk of the shown cell at each, by uncertainty"""
+    models: dict[str, Any]
+    """how T-JEPA and Var-T-JEPA were fitted, with the history"""
+    results: dict[str, Any]
+    """what ``evaluate.json`` holds"""
 
 
 def run_evaluation(
@@ -162,10 +78,12 @@ def run_evaluation(
     say: Say = lambda line: None,
     verbose: bool = False,
 ) -> Evaluation:
-    """Compare, or go on comparing, and write ``evaluate.json``; the page is another's job."""
+    """Compare, or continue a comparison, and write ``evaluate.json``."""
     start = time.perf_counter()
     settings = check_settings(settings)
-    table = choose_rows(table, settings)
+    if settings.rows is not None and settings.rows < table.num_rows:
+        order = np.random.default_rng(settings.seed).permutation(table.num_rows)
+        table = table.take(np.sort(order[: settings.rows]))
     target = read_target(table, settings.target, settings.task)
     if settings.labels_pick_checkpoint and target.task == "regression":
         raise InputError("--labels-pick-checkpoint needs classes, and the target holds numbers")
@@ -175,7 +93,6 @@ def run_evaluation(
     infer_schema(features, dict(settings.kinds))  # refuses columns that cannot be encoded
     split = split_rows(len(target.values), settings.seed)
     check_split(target, split)
-    rows = choose_fit_rows(features, target, split, settings)
     say(
         f"{name}: {len(target.values):,} rows, {features.num_columns} columns, target "
         f"{settings.target}: {target.describe()}; {len(settings.representations)} representations "
@@ -183,82 +100,139 @@ def run_evaluation(
     )
     if settings.epochs is None and {"t_jepa", *NEED_VAR_T_JEPA} & {*settings.representations}:
         say("fitting T-JEPA and Var-T-JEPA takes longest; fewer --epochs or --rows make it shorter")
-    make_folder(folder)
-    with only_writer(folder):
-        kept = Kept(folder / "kept", stamp_of(table, settings))
-        found = represent(rows, settings, kept, verbose)
-        for model, record in found.records.items():
+    with study_folder(folder):
+        parts = FinishedParts(folder / "parts", table, settings)
+        inputs, latent, models = represent(features, target, split, settings, parts, verbose)
+        for model, record in models.items():
             say(f"{model}: {record['epochs']} epochs in {record['seconds']:.0f} s")
-        cells = []
-        for representation, inputs in found.inputs.items():
-            for predictor in settings.predictors:
-                cell = fit_cell(representation, predictor, inputs, target, split, settings, kept)
-                say(f"{REPRESENTATIONS[representation]}, {predictor}: {cell.seconds:.0f} s")
-                cells.append(cell)
-        evaluation = judge(name, settings, target, features.num_columns, split, found, cells)
-        seconds = time.perf_counter() - start
-        evaluation = replace(evaluation, seconds=seconds)
-        write_json(folder / "evaluate.json", as_json(evaluation))
-    return evaluation
+        cells = fit_cells(inputs, target, split, settings, parts, say)
+        # the embedding alone where it is among those compared
+        first = next((name for name in NEED_VAR_T_JEPA if name in inputs), next(iter(inputs)))
+        candidates = [cell for cell in cells if cell.representation == first]
+        shown = best_on_validation(candidates, target.values[split.validation])
+        areas, coverages, risks = risk_curves(shown, latent, target.values, split)
+        balanced = {name: each.balanced for name, each in inputs.items()}
+        results = {
+            "table": name,
+            "columns": features.num_columns,
+            "settings": {**asdict(settings), "kinds": dict(settings.kinds)},
+            **describe_target(target, split),
+            "models": {
+                name: {k: v for k, v in record.items() if k != "history"}
+                for name, record in models.items()
+            },
+            **score_cells(cells, latent, target, split),
+            "chosen_on_validation": {
+                "representation": shown.representation,
+                "predictor": shown.predictor,
+                "score": best_score(shown, latent, target.values, split),
+            },
+            "areas": areas,
+            "thresholds": {
+                kind: thresholds(score[split.validation]) for kind, score in latent.items()
+            },
+            "low_labels": low_label_curve(balanced, target, split, settings.seed),
+            "seconds": round(time.perf_counter() - start, 1),
+            "environment": describe_environment(str(pick_device(settings.device))),
+        }
+        write_json(folder / "evaluate.json", results)
+    return Evaluation(settings, target, split, cells, shown, (coverages, risks), models, results)
 
 
-def judge(
-    name: str,
-    settings: EvaluateSettings,
-    target: Target,
-    columns: int,
-    split: Split,
-    found: Representations,
-    cells: list[Cell],
-) -> Evaluation:
-    """All figures of finished cells; nothing is chosen by a test row's label."""
-    truth, latent = target.values, found.scores
-    test = truth[split.test]
+def describe_target(target: Target, split: Split) -> Row:
+    """What is predicted for which rows, and what one gets without looking at them."""
+    described = {name: getattr(target, name) for name in ("name", "task", "missing")}
+    return {
+        "target": {**described, "classes": list(target.classes)},
+        "rows": {part: len(getattr(split, part)) for part in ("train", "validation", "test")},
+        "constant_guess": constant_guess(target, split),
+    }
+
+
+def score_cells(
+    cells: Sequence[Cell], latent: Mapping[str, Floats], target: Target, split: Split
+) -> dict[str, list[Row]]:
+    """Every cell's validation loss, its figures on test rows, and its gain over raw features."""
+    found: dict[str, list[Row]] = {"cells": [], "figures": [], "gains_over_raw": []}
     raw = {cell.predictor: cell for cell in cells if cell.representation == "raw"}
-    # the representation the paper is about, where it is among those compared
-    among = next(
-        (name for name in NEED_VAR_T_JEPA if name in settings.representations),
-        settings.representations[0],
+    for cell in cells:
+        place = {"representation": cell.representation, "predictor": cell.predictor}
+        loss = float(cell.losses(cell.validation, target.values[split.validation]).mean())
+        about = {"validation_loss": loss, "seconds": round(cell.seconds, 2)}
+        found["cells"].append({**place, **about})
+        figures = score_cell(cell, latent, target.values, split)
+        found["figures"] += [{**place, **row} for row in figures]
+        if cell.representation != "raw" and cell.predictor in raw:
+            test = target.values[split.test]
+            gain, error = paired_difference(cell, raw[cell.predictor], test)
+            found["gains_over_raw"].append({**place, "gain": gain, "standard_error": error})
+    return found
+
+
+def fit_cells(
+    inputs: Mapping[str, Blocks],
+    target: Target,
+    split: Split,
+    settings: EvaluateSettings,
+    parts: FinishedParts,
+    say: Say,
+) -> list[Cell]:
+    """Train every predictor on every representation where it has not been done."""
+    labels = hide_test_labels(target, split)
+
+    def compute(job: Job, seeds: list[int]) -> list[Row]:
+        blocks, predictor = inputs[job.about["representation"]], job.about["predictor"]
+        train, validation = (
+            (blocks.rows(rows), labels[rows]) for rows in (split.train, split.validation)
+        )
+        test = blocks.rows(split.test)
+        rows = []
+        for seed in seeds:
+            start = time.perf_counter()
+            fitted = fit_predictor(predictor, target.task, train, validation, seed)
+            arrays = {"validation": fitted.predict(validation[0]), "test": fitted.predict(test)}
+            classes = {} if fitted.classes is None else {"classes": fitted.classes}
+            parts.write(_part_name(job, seed), arrays | classes)
+            rows.append({"seed": seed, "seconds": time.perf_counter() - start})
+        return rows
+
+    def describe(rows: Sequence[Row]) -> str:
+        seconds = sum(row["seconds"] for row in rows)
+        name = REPRESENTATIONS[rows[0]["representation"]]
+        return f"{name}, {rows[0]['predictor']}: {seconds:.0f} s"
+
+    jobs = [
+        Job(
+            {"representation": representation, "predictor": predictor},
+            settings.seeds if PREDICTORS[predictor].is_random else settings.seeds[:1],
+        )
+        for representation in inputs
+        for predictor in settings.predictors
+    ]
+    run_jobs(parts.cells, jobs, compute, say, describe)
+    return [read_cell(job, settings.runs, parts) for job in jobs]
+
+
+def read_cell(job: Job, runs: int, parts: FinishedParts) -> Cell:
+    """The predictions of all trainings; a predictor without randomness has one for all runs."""
+    arrays = [parts.read(_part_name(job, seed)) for seed in job.seeds]
+    arrays = arrays if len(arrays) == runs else arrays * runs
+    validation, test = (
+        np.stack([each[part] for each in arrays]) for part in ("validation", "test")
     )
-    candidates = [cell for cell in cells if cell.representation == among]
-    shown = best_on_validation(candidates, truth[split.validation])
-    return Evaluation(
-        name=name,
-        settings=settings,
-        target=target,
-        columns=columns,
-        split=split,
-        cells=cells,
-        figures=[row for cell in cells for row in figures(cell, latent, truth, split)],
-        differences={
-            (cell.representation, cell.predictor): paired_difference(
-                cell, raw[cell.predictor], test
-            )
-            for cell in cells
-            if cell.representation != "raw" and cell.predictor in raw
-        },
-        records=found.records,
-        shown=shown,
-        shown_score=best_score(shown, latent, truth, split),
-        areas=areas(shown, latent, truth, split),
-        curves=curves(shown, latent, truth, split),
-        thresholds={kind: thresholds(score[split.validation]) for kind, score in latent.items()},
-        low_labels=low_label_curve(found.inputs, target, split, settings.seed),
-        constant_guess=constant_guess(target, split),
-        seconds=0.0,
-        environment=describe_environment(str(pick_device(settings.device))),
+    seconds = sum(
+        row["seconds"]
+        for row in parts.cells.rows
+        if job.about.items() <= row.items() and row["seed"] in job.seeds
+    )
+    return Cell(
+        **job.about,
+        validation=validation,
+        test=test,
+        classes=arrays[0].get("classes"),
+        seconds=seconds,
     )
 
 
-def thresholds(uncertainty: Floats) -> dict[str, float | None]:
-    """By coverage, the largest uncertainty to answer; None where all rows have to be answered."""
-    found = {c: coverage_threshold(uncertainty, c).value for c in COVERAGES if c < 1}
-    return {f"{c:.0%}": v if np.isfinite(v) else None for c, v in found.items()}
-
-
-def constant_guess(target: Target, split: Split) -> float:
-    """What one gets without looking at the row."""
-    train, test = target.values[split.train], target.values[split.test]
-    if target.task == "classification":
-        return float(np.mean(test == np.bincount(train).argmax()))
-    return float(np.sqrt(np.mean((test - train.mean()) ** 2)))
+def _part_name(job: Job, seed: int) -> str:
+    return f"{job.about['representation']}-{job.about['predictor']}-{seed}"

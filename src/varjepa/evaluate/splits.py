@@ -1,16 +1,15 @@
-"""A table with its labels, and the row numbers to train, choose and test on."""
+"""Row numbers to train, validate and test on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from varjepa.errors import InputError
 
-Rows = NDArray[np.int64]
+Index = NDArray[np.int64]
 
 TEST_SHARE = 0.2
 """Section 4.2's 70/10/20"""
@@ -20,40 +19,20 @@ VALIDATION_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """Row numbers, ascending, that share no row and together are all rows."""
+    """Row numbers that share no row."""
 
-    train: Rows
-    validation: Rows
-    test: Rows
+    train: Index
+    validation: Index
+    test: Index
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Dataset:
-    """One dataset of Section 4.2, ready to use and checked."""
-
-    name: str
-    """what commands call it, e.g. ``credit_default``"""
-    title: str
-    """what people call it"""
-    table: pa.Table
-    """the features, nothing else; categories are dictionary columns, missing cells null"""
-    label: NDArray[np.int64]  # (N,)
-    """class numbers, 0 to len(class_names) − 1"""
-    class_names: tuple[str, ...]
-    ambiguity: NDArray[np.float64] | None  # (N,)
-    """the true u of every row where the data was made with one (MNIST, SIM), else None"""
-    sha256: str
-    """of the source's canonical content (``canonical``): which data a result was computed on"""
-    origin: str
-    """where it was read from: a file, OpenML, or the generator"""
-
-    def split(self, seed: int) -> Split:
-        """70 % to train, 10 % to validate, 20 % to test; the same seed gives the same rows."""
-        return split_rows(self.table.num_rows, seed)
+    def __post_init__(self) -> None:
+        for name in ("train", "validation", "test"):
+            if not len(getattr(self, name)):
+                raise InputError(f"the {name} part of the split has no rows.")
 
 
 def split_rows(rows: int, seed: int) -> Split:
-    """Draw the test rows first, then the validation rows; classes play no part in it.
+    """Sample the test rows first, then the validation rows, regardless of the classes.
 
     Examples:
         >>> split = split_rows(100, seed=0)

@@ -1,7 +1,9 @@
-"""Checkpoints of a training: signals that wait for one, the files, when they are written.
+"""Checkpoints of a training on disk: when, of what, and how to resume.
 
-Ctrl-C and SIGTERM are held back until training is between two steps. Then a checkpoint is written,
-the signal's old handler is restored, and the signal is sent again.
+Ctrl-C and SIGTERM during a training: first a checkpoint, then what the signal means anyway.
+
+A signal is held back until training is between two steps. Then its old handler is put back and the
+signal sent again: whoever handles it, or nobody, finds a training that can be resumed.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from varjepa.environment import compare_arithmetic, describe_arithmetic
 from varjepa.errors import InputError
 from varjepa.files import make_folder, only_writer, remove_temporaries, write_bytes
 from varjepa.model_folder import ModelFileError, WeightFile, dump_json, parse_json
-from varjepa.training.processes import World
+from varjepa.training.processes import Team
 from varjepa.training.state import TrainingState
 from varjepa.training.step import Stepper
 
@@ -34,9 +36,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class DeferredSignals:
-    """Holds signals back while it is open; outside of the main thread it does nothing.
+    """Holds signals while it is open. Away from the main thread, where Python hears none, nothing.
 
-    A second signal is not held back.
+    A second signal is not held: somebody is in a hurry.
     """
 
     def __init__(self, save: Callable[[], None]) -> None:
@@ -55,22 +57,22 @@ class DeferredSignals:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._restore_handlers()
+        self._put_back()
         if self.waiting is not None:  # it came after the last step
             signal.raise_signal(self.waiting)
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Signals are delivered at once inside: nothing that a checkpoint holds changes here."""
+        """Signals are obeyed at once: nothing that a checkpoint holds changes meanwhile."""
         self._interruptible = True
         try:
-            self.deliver()
+            self.obey()
             yield
         finally:
             self._interruptible = False
 
-    def deliver(self) -> None:
-        """Save, then send the signal that waits, if any."""
+    def obey(self) -> None:
+        """Save and let go of the signal that waits, if any."""
         if self.waiting is not None:
             number, self.waiting = self.waiting, None
             self._interruptible = False
@@ -82,32 +84,37 @@ class DeferredSignals:
             self.send(number)
         self.waiting = number
         if self._interruptible:
-            self.deliver()
+            self.obey()
 
     def send(self, number: int) -> None:
-        """Restore all handlers and send this signal to its own."""
+        """Hold no more signals, and let this one do what it does without us."""
         self.waiting = None
-        self._restore_handlers()
+        self._put_back()
         signal.raise_signal(number)
 
-    def _restore_handlers(self) -> None:
+    def _put_back(self) -> None:
         while self._before:
             signal.signal(*self._before.popitem())
 
 
-# --- Files. Checkpoint 7 is three of them: 7.safetensors with every tensor, 7.json with the rest,
-# and 7.manifest.json with a SHA-256 of both. The manifest is written last and removed first, so a
-# checkpoint with a manifest is complete. What a killed process left behind (temporaries, files
-# without a manifest) is removed at the next start.
+# --- Checkpoints of a training on disk: whole or not there, the newest two of them.
+#
+# Number 7 is three files: 7.safetensors with every tensor, 7.json with the rest, and
+# 7.manifest.json
+# with a SHA-256 of both. The manifest is written last and removed first, so what has a
+# manifest is
+# whole. What a killed process left behind (temporaries, files without a manifest) goes at the
+# next
+# start.
 
 FORMAT = "varjepa checkpoint"
 FORMAT_VERSION = 1
 
-MAX_CHECKPOINTS = 2
-"""complete checkpoints that stay on disk"""
+KEPT = 2
+"""whole checkpoints that stay"""
 
-MAX_SHARE = 0.01
-"""maximum share of a training's time that goes into checkpoints"""
+LARGEST_SHARE = 0.01
+"""of a training's time that goes into checkpoints, however slow the disk"""
 
 _MANIFEST = ".manifest.json"
 _SET_ASIDE = "set-aside"
@@ -116,10 +123,10 @@ _OURS = re.compile(r"[0-9]+(\.manifest)?\.json|[0-9]+\.safetensors")
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A training between two steps."""
+    """One moment of a training."""
 
     facts: dict[str, Any]
-    """everything but tensors, as JSON"""
+    """what JSON can hold"""
     tensors: Mapping[str, Tensor]
 
 
@@ -130,21 +137,21 @@ class Checkpoints:
         """``every``: seconds between two checkpoints; 0: after every step."""
         self.folder, self.every = folder, every
         self.identity: dict[str, Any] = {}
-        """table and settings of the training; another training must not resume from here"""
+        """what the training is about; another one does not go on from here"""
         self._damaged: set[int] = set()
         self._opened_at = self._saved_at = time.monotonic()
         self._spent = self._cost = 0.0
 
     def is_due(self) -> bool:
-        """Whether enough time has passed for the next one, also compared with what it costs."""
+        """Whether it is time for the next one, and there is time to spend on it."""
         now = time.monotonic()
-        affordable = self._spent + self._cost <= MAX_SHARE * (now - self._opened_at)
+        affordable = self._spent + self._cost <= LARGEST_SHARE * (now - self._opened_at)
         return not self.every or (now - self._saved_at >= self.every and affordable)
 
     def save(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Write the next checkpoint, then remove the oldest."""
         start = time.monotonic()
-        numbers = complete_checkpoints(self.folder)
+        numbers = whole_checkpoints(self.folder)
         number = max([0, *numbers, *self._damaged]) + 1
         contents = {
             ".safetensors": save({k: v.detach().cpu().contiguous() for k, v in tensors.items()}),
@@ -159,7 +166,7 @@ class Checkpoints:
             for end, content in contents.items():
                 write_bytes(self.folder / f"{number}{end}", content)
             write_bytes(self.folder / f"{number}{_MANIFEST}", dump_json(manifest))
-            for old in sorted({*numbers} - self._damaged)[: -(MAX_CHECKPOINTS - 1)]:
+            for old in sorted({*numbers} - self._damaged)[: -(KEPT - 1)]:
                 _remove(self.folder, old)
             for old in self._damaged:
                 _remove(self.folder, old)
@@ -174,8 +181,8 @@ class Checkpoints:
         self._spent += self._cost
 
     def latest(self) -> Checkpoint | None:
-        """The newest that is undamaged; None if there is no checkpoint."""
-        numbers = complete_checkpoints(self.folder)
+        """The newest that is undamaged; None where there is none at all."""
+        numbers = whole_checkpoints(self.folder)
         for number in reversed(numbers):
             try:
                 return self._read(number)
@@ -210,9 +217,9 @@ class Checkpoints:
 
 @contextmanager
 def checkpointing(folder: Path, every: float, resume: bool) -> Iterator[Checkpoints]:
-    """Checkpoints in a folder that no other process writes to.
+    """Checkpoints in a folder that nobody else writes to.
 
-    Without ``resume`` the training starts over, and an unfinished one in the folder is set aside.
+    Without ``resume`` the training starts over; an unfinished one that lies there is set aside.
     """
     make_folder(folder)
     with only_writer(folder):
@@ -223,33 +230,33 @@ def checkpointing(folder: Path, every: float, resume: bool) -> Iterator[Checkpoi
         yield checkpoints
 
 
-def broadcast_checkpoint(past: Checkpoint | None, folder: Path, world: World) -> Checkpoint | None:
-    """What the main process read, for processes that may not see its disk."""
-    if world.size == 1:
+def leaders_checkpoint(past: Checkpoint | None, folder: Path, team: Team) -> Checkpoint | None:
+    """What the leader read, for processes that may not even see its disk."""
+    if team.size == 1:
         return past
-    facts = world.broadcast_bytes(b"" if past is None else dump_json(past.facts))
+    facts = team.leaders_bytes(b"" if past is None else dump_json(past.facts))
     if not facts:
         return None
-    tensors = world.broadcast_bytes(b"" if past is None else save(dict(past.tensors)))
+    tensors = team.leaders_bytes(b"" if past is None else save(dict(past.tensors)))
     return Checkpoint(
         parse_json(facts, folder, beside=len(tensors)),
         dict(WeightFile(BytesIO(tensors), len(tensors), folder)),
     )
 
 
-def complete_checkpoints(folder: Path) -> list[int]:
+def whole_checkpoints(folder: Path) -> list[int]:
     """Numbers of the checkpoints that have a manifest, oldest first."""
     stems = (path.name.removesuffix(_MANIFEST) for path in folder.glob(f"*{_MANIFEST}"))
     return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdecimal())
 
 
 def remove_checkpoints(folder: Path) -> None:
-    """Remove the checkpoints of a training whose result is saved elsewhere, and nothing else.
+    """Remove a training's checkpoints, for what was learned is safe elsewhere; nothing else.
 
-    The folder is removed too if it is empty then. The user's own files stay, and so does what was
-    set aside.
+    The folder goes too if it is empty then. Files of the user's stay, and so does what was set
+    aside: a warning has said where it lies.
     """
-    for number in complete_checkpoints(folder):
+    for number in whole_checkpoints(folder):
         _remove(folder, number)
     with suppress(OSError):
         for path in folder.iterdir():  # of a save that was interrupted
@@ -259,9 +266,9 @@ def remove_checkpoints(folder: Path) -> None:
 
 
 def _set_aside(checkpoints: Checkpoints) -> None:
-    """Move the checkpoints of an unfinished training away; remove those of a finished one."""
+    """Make room for a training from the beginning without losing an unfinished one."""
     folder = checkpoints.folder
-    numbers = complete_checkpoints(folder)
+    numbers = whole_checkpoints(folder)
     if not numbers:
         return
     try:
@@ -274,7 +281,7 @@ def _set_aside(checkpoints: Checkpoints) -> None:
         return
     aside = folder / _SET_ASIDE
     aside.mkdir(exist_ok=True)
-    remove_checkpoints(aside)  # set aside earlier
+    remove_checkpoints(aside)  # of the time before
     aside.mkdir(exist_ok=True)
     for path in [path for path in folder.iterdir() if _OURS.fullmatch(path.name)]:
         path.rename(aside / path.name)
@@ -288,10 +295,10 @@ def _set_aside(checkpoints: Checkpoints) -> None:
 def _tidy(folder: Path) -> None:
     """Remove what a killed process left behind."""
     remove_temporaries(folder)
-    complete = set(complete_checkpoints(folder))
+    whole = set(whole_checkpoints(folder))
     for path in [*folder.glob("*.json"), *folder.glob("*.safetensors")]:
         stem = path.name.split(".")[0]
-        if stem.isascii() and stem.isdecimal() and int(stem) not in complete:
+        if stem.isascii() and stem.isdecimal() and int(stem) not in whole:
             path.unlink(missing_ok=True)
 
 
@@ -307,26 +314,26 @@ def _content(path: Path) -> bytes:
         raise ModelFileError(f"cannot read {path}: {error.strerror}") from error
 
 
-# --- When a checkpoint is written, of what, and how a training resumes from it.
+# --- When a training is checkpointed, of what, and how it goes on from one.
 
 SAVE = 1
-"""The request for a checkpoint; a signal that waits is requested by its number, 2 or 15."""
+"""What a process says that wants a checkpoint; one that holds a signal says its number, 2 or 15."""
 
 
 class Checkpointer:
-    """Writes checkpoints of a training between its steps; only the main process does."""
+    """Keeps a training on disk between its steps; of several processes, the leader does."""
 
     def __init__(
-        self, checkpoints: Checkpoints, stepper: Stepper, state: TrainingState, world: World
+        self, checkpoints: Checkpoints, stepper: Stepper, state: TrainingState, team: Team
     ) -> None:
-        self.checkpoints, self.stepper, self.state, self.world = checkpoints, stepper, state, world
+        self.checkpoints, self.stepper, self.state, self.team = checkpoints, stepper, state, team
         self.signals = DeferredSignals(self._write)
 
     def save(self, finished: bool = False) -> None:
-        """Write a checkpoint now; no process continues, or ends, before it is written."""
-        if self.world.is_main:
+        """Write a checkpoint of this very step; no process goes on, or ends, before it is there."""
+        if self.team.leads:
             self._write(finished)
-        self.world.wait_for_main()
+        self.team.wait_for_leader()
 
     def _write(self, finished: bool = False) -> None:
         tensors = {f"best.{name}": weight for name, weight in self.state.best.items()}
@@ -340,7 +347,7 @@ class Checkpointer:
         self.checkpoints.save(facts, {**tensors, **self.stepper.tensors()})
 
     def restore(self, past: Checkpoint) -> None:
-        """Continue from a checkpoint."""
+        """Go back to where a checkpoint was taken."""
         prefix = "best."
         best = {
             name.removeprefix(prefix): tensor
@@ -363,26 +370,26 @@ class Checkpointer:
             )
 
     def after_step(self) -> None:
-        """Save if it is time or a signal waits for it: on all processes or on none."""
-        due = self.world.is_main and self.checkpoints.is_due()
-        request = self.world.max_number(self.signals.waiting or (SAVE if due else 0))
-        if request > SAVE:
+        """Save where it is time to, or a signal waits for it: on all processes or on none."""
+        due = self.team.leads and self.checkpoints.is_due()
+        wish = self.team.highest(self.signals.waiting or (SAVE if due else 0))
+        if wish > SAVE:
             self.signals.waiting = None  # a second one waits until this is written
             self.save()
-            self.signals.send(request)
-        elif request:
+            self.signals.send(wish)
+        elif wish:
             self.save()
 
-    def validating(self) -> AbstractContextManager[None]:
-        """Validation changes nothing that a checkpoint holds, so signals may interrupt it.
+    def looking(self) -> AbstractContextManager[None]:
+        """A look at the validation rows changes nothing that is kept: it may end at any moment.
 
-        Other processes notice when they wait for the main one.
+        Where there are others, they hear of it when they look for the leader.
         """
-        return self.signals.interruptible() if self.world.is_main else nullcontext()
+        return self.signals.interruptible() if self.team.leads else nullcontext()
 
 
 class NoCheckpointer:
-    """For a training without checkpoints."""
+    """For a training that nobody keeps."""
 
     def save(self, finished: bool = False) -> None:
         pass
@@ -390,23 +397,23 @@ class NoCheckpointer:
     def after_step(self) -> None:
         pass
 
-    def validating(self) -> AbstractContextManager[None]:
+    def looking(self) -> AbstractContextManager[None]:
         return nullcontext()
 
 
 @contextmanager
-def checkpointed(
+def keeping(
     checkpoints: Checkpoints | None,
     past: Checkpoint | None,
     stepper: Stepper,
     state: TrainingState,
-    world: World,
+    team: Team,
 ) -> Iterator[Checkpointer | NoCheckpointer]:
-    """Checkpoint a training that continues from ``past``; signals are held back meanwhile."""
+    """Keep a training, after going back to ``past``; signals are held meanwhile."""
     if checkpoints is None:
         yield NoCheckpointer()
         return
-    checkpointer = Checkpointer(checkpoints, stepper, state, world)
+    checkpointer = Checkpointer(checkpoints, stepper, state, team)
     if past is not None:
         checkpointer.restore(past)
     with checkpointer.signals:

@@ -20,11 +20,10 @@ import pytest
 
 from paper.datasets import loading
 from paper.datasets.catalogue import CATEGORY
-from paper.datasets.loading import load_dataset, locate_dataset
+from paper.datasets.loading import Dataset, load_dataset, locate_dataset
 from tests.paper.datasets.small import SHA256, small_info, small_source
 from varjepa.demo.sim import draw_sim
 from varjepa.errors import InputError
-from varjepa.evaluate.splits import Dataset
 
 
 @pytest.fixture(autouse=True)

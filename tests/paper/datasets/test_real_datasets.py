@@ -23,9 +23,8 @@ import pytest
 
 from paper.datasets import loading as openml
 from paper.datasets.catalogue import DATASETS, dataset_info
-from paper.datasets.loading import load_dataset
+from paper.datasets.loading import Dataset, load_dataset
 from tests.paper.datasets.small import real_folder
-from varjepa.evaluate.splits import Dataset
 from varjepa.tables import TableCodec
 
 NAMES = tuple(name for name in DATASETS if name != "sim")

@@ -15,15 +15,16 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
+from paper.predictors import FitOptions, Inputs, RawFeatures, Tokens, fit_seeds
+from paper.predictors.predictor import LabelledInputs, fit_models
+from paper.predictors.registry import Classification, TrainingSettings
 from tests.digests import runs
 from tests.digests.test_digests import different, other_arithmetic
-from varjepa.downstream import FitOptions, Inputs, RawFeatures, Split, Tokens, fit_seeds
-from varjepa.downstream.predictor import LabelledInputs, fit_models
-from varjepa.downstream.registry import Classification, Training
+from varjepa.evaluate.splits import Split
 
 FILE = Path(__file__).with_name("digests.json")
 
-BRIEF = Training(epochs=3, batch=24, patience=2)
+BRIEF = TrainingSettings(epochs=3, batch=24, patience=2)
 ADAPTERS = {
     "linear_probe": ("flat",),
     "mlp": ("linear", "flat", "principal"),

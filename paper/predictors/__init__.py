@@ -1,7 +1,7 @@
 """Supervised predictors on raw features or embeddings, the seeds of one trained as one model."""
 
-from varjepa.downstream.inputs import ADAPTERS, DEFAULT_ADAPTER, Inputs, RawFeatures, Split, Tokens
-from varjepa.downstream.predictor import (
+from paper.predictors.inputs import ADAPTERS, DEFAULT_ADAPTER, Inputs, RawFeatures, Tokens
+from paper.predictors.predictor import (
     FitOptions,
     Predictor,
     SeedModels,
@@ -9,7 +9,7 @@ from varjepa.downstream.predictor import (
     fit_models,
     fit_seeds,
 )
-from varjepa.downstream.registry import FIGURE_PROBE, PREDICTORS, PredictorKind, TrainingSettings
+from paper.predictors.registry import FIGURE_PROBE, PREDICTORS, PredictorKind, TrainingSettings
 
 __all__ = [
     "ADAPTERS",
@@ -23,7 +23,6 @@ __all__ = [
     "RawFeatures",
     "SeedModels",
     "SeedPredictions",
-    "Split",
     "Tokens",
     "TrainingSettings",
     "fit_models",

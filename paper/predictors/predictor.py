@@ -15,22 +15,20 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from varjepa.downstream.inputs import (
+from paper.predictors.inputs import (
     BLOCK,
     EncodedRows,
-    Index,
     InputEncoder,
     Inputs,
     RawFeatures,
     RawScaling,
-    Split,
     Tokens,
     as_inputs,
     check_adapter,
     row_index,
 )
-from varjepa.downstream.networks import require
-from varjepa.downstream.registry import (
+from paper.predictors.networks import require
+from paper.predictors.registry import (
     Classification,
     PredictorKind,
     Regression,
@@ -38,8 +36,8 @@ from varjepa.downstream.registry import (
     predictor_kind,
     task_for,
 )
-from varjepa.downstream.stacking import dropout_streams
-from varjepa.downstream.training import (
+from paper.predictors.stacking import dropout_streams
+from paper.predictors.training import (
     Labelled,
     SeedStack,
     TrainingLog,
@@ -48,6 +46,7 @@ from varjepa.downstream.training import (
     train_stack,
 )
 from varjepa.errors import InputError
+from varjepa.evaluate.splits import Index, Split
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +236,7 @@ def fit_seeds(
     labels: ArrayLike,
     split: Split,
     seeds: Sequence[int],
-    options: FitOptions = FitOptions(),  # noqa: B008 - frozen
+    options: FitOptions = FitOptions(),
 ) -> SeedPredictions:
     """Train all seeds together on the split and predict its test rows."""
     start = time.perf_counter()

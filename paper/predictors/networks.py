@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from varjepa.downstream.inputs import Adapter, Batch, InputShape
-from varjepa.downstream.stacking import DropoutNoise, Vmapped
+from paper.predictors.inputs import Adapter, Batch, InputShape
+from paper.predictors.stacking import DropoutNoise, Vmapped
 from varjepa.errors import InputError
 from varjepa.nn.stacked import StackedLinear
 from varjepa.nn.transformer import attend
@@ -29,7 +29,7 @@ def require(package: str, predictor: str) -> Any:
         return import_module(package)
     except ImportError as error:
         raise InputError(
-            f"predictor {predictor} needs the package {package}: install varjepa[downstream]."
+            f"predictor {predictor} needs the package {package}: pip install 'varjepa[paper]'"
         ) from error
 
 
@@ -130,7 +130,7 @@ class MLP(nn.Module):
         seeds: Sequence[int],
         shape: InputShape,
         outputs: int,
-        settings: DeepSettings = DeepSettings(),  # noqa: B008 - frozen
+        settings: DeepSettings = DeepSettings(),
     ) -> None:
         super().__init__()
         streams = [generator_for(seed, "downstream mlp") for seed in seeds]
@@ -155,7 +155,7 @@ class DCNv2(nn.Module):
         seeds: Sequence[int],
         shape: InputShape,
         outputs: int,
-        settings: DeepSettings = DeepSettings(),  # noqa: B008 - frozen
+        settings: DeepSettings = DeepSettings(),
         cross_layers: int = 2,
     ) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ def build_resnet(
     seeds: Sequence[int],
     shape: InputShape,
     outputs: int,
-    settings: ResNetSettings = ResNetSettings(),  # noqa: B008 - frozen
+    settings: ResNetSettings = ResNetSettings(),
 ) -> Vmapped:
     """R residual networks."""
     rtdl = require("rtdl_revisiting_models", "resnet")
@@ -320,7 +320,7 @@ class AutoInt(nn.Module):
         seeds: Sequence[int],
         shape: InputShape,
         outputs: int,
-        settings: AutoIntSettings = AutoIntSettings(),  # noqa: B008 - frozen
+        settings: AutoIntSettings = AutoIntSettings(),
     ) -> None:
         super().__init__()
         streams = [generator_for(seed, "downstream autoint") for seed in seeds]
@@ -360,7 +360,7 @@ def build_ft_transformer(
     seeds: Sequence[int],
     shape: InputShape,
     outputs: int,
-    settings: FTTransformerSettings = FTTransformerSettings(),  # noqa: B008 - frozen
+    settings: FTTransformerSettings = FTTransformerSettings(),
 ) -> Vmapped:
     """R FT-Transformers."""
     rtdl = require("rtdl_revisiting_models", "ft_transformer")

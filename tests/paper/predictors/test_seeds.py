@@ -10,13 +10,12 @@ import pytest
 import rtdl_revisiting_models
 import torch
 
-from tests.downstream.data import NETWORKS, some_tokens, split_of, two_gaussians
-from varjepa.downstream import FitOptions, Inputs, RawFeatures, fit_seeds
-from varjepa.downstream.inputs import Batch, EncodedRows, InputShape
-from varjepa.downstream.networks import MLP, DeepSettings, ResNet, ResNetSettings, build_resnet
-from varjepa.downstream.registry import PREDICTORS, Classification, TrainingSettings
-from varjepa.downstream.stacking import draw_noise, dropout_streams
-from varjepa.downstream.training import (
+from paper.predictors import FitOptions, Inputs, RawFeatures, fit_seeds
+from paper.predictors.inputs import Batch, EncodedRows, InputShape
+from paper.predictors.networks import MLP, DeepSettings, ResNet, ResNetSettings, build_resnet
+from paper.predictors.registry import PREDICTORS, Classification, TrainingSettings
+from paper.predictors.stacking import draw_noise, dropout_streams
+from paper.predictors.training import (
     Labelled,
     SeedStack,
     Stopping,
@@ -26,6 +25,7 @@ from varjepa.downstream.training import (
     predict_stack,
     train_stack,
 )
+from tests.paper.predictors.data import NETWORKS, some_tokens, split_of, two_gaussians
 from varjepa.randomness import seeded_weights
 
 CLASSES = Classification(np.array([0, 1]))
@@ -105,7 +105,7 @@ def test_counted_dropout_numbers(name: str, numbers: int) -> None:
 
 
 def test_monte_carlo_dropout_varies_around_the_prediction() -> None:
-    from varjepa.downstream.predictor import LabelledInputs, fit_models
+    from paper.predictors.predictor import LabelledInputs, fit_models
 
     x, y = two_gaussians(300)
     inputs = Inputs(raw=RawFeatures.from_numeric(x))

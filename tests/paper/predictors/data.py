@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from varjepa.downstream import PREDICTORS, PredictorKind, Split, Tokens
-from varjepa.downstream.networks import (
+from paper.predictors import PREDICTORS, PredictorKind, Tokens
+from paper.predictors.networks import (
     AutoInt,
     AutoIntSettings,
     FTTransformerSettings,
     build_ft_transformer,
 )
+from varjepa.evaluate.splits import Split
 
 NETWORKS = ("linear_probe", "mlp", "dcn_v2", "resnet", "autoint", "ft_transformer")
 

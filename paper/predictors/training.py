@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from varjepa.downstream.inputs import BLOCK, Adapter, Batch, EncodedRows, InputShape
-from varjepa.downstream.networks import FrontEnd
-from varjepa.downstream.registry import Body, Task, TrainingSettings
-from varjepa.downstream.stacking import DropoutNoise, GraphedStep, Step, draw_noise, dropout_streams
+from paper.predictors.inputs import BLOCK, Adapter, Batch, EncodedRows, InputShape
+from paper.predictors.networks import FrontEnd
+from paper.predictors.registry import Body, Task, TrainingSettings
+from paper.predictors.stacking import DropoutNoise, GraphedStep, Step, draw_noise, dropout_streams
 from varjepa.nn.kernels.tf32 import tf32_products
 from varjepa.randomness import generator_for
 

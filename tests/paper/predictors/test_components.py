@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import torch
 
-from varjepa.downstream import FitOptions, Split, Tokens, fit_seeds
-from varjepa.downstream.inputs import (
+from paper.predictors import FitOptions, Tokens, fit_seeds
+from paper.predictors.inputs import (
     BLOCK,
     SIZES,
     Adapter,
@@ -25,6 +25,7 @@ from varjepa.downstream.inputs import (
     TokenComponents,
     as_inputs,
 )
+from varjepa.evaluate.splits import Split
 
 MOST, FEWEST, TOGETHER = SIZES.most, SIZES.fewest, SIZES.together
 

@@ -17,10 +17,11 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from tests.downstream.data import NETWORKS, light, pace, split_of, two_gaussians
-from varjepa.downstream import PREDICTORS, FitOptions, Predictor, Split, fit_seeds
-from varjepa.downstream.registry import PROBE, TrainingSettings
+from paper.predictors import PREDICTORS, FitOptions, Predictor, fit_seeds
+from paper.predictors.registry import PROBE, TrainingSettings
+from tests.paper.predictors.data import NETWORKS, light, pace, split_of, two_gaussians
 from varjepa.errors import InputError
+from varjepa.evaluate.splits import Split
 
 DATASETS = {"breast cancer": load_breast_cancer, "wine": load_wine, "digits": load_digits}
 PEERS = {
@@ -120,7 +121,7 @@ def test_a_missing_package_is_one_sentence(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     x, y = two_gaussians(40)
-    with pytest.raises(InputError, match=rf"{name} needs the package {package}: install"):
+    with pytest.raises(InputError, match=rf"{name} needs the package {package}: pip install"):
         fit_seeds(name, x, y, split_of(40), [0])
 
 
@@ -140,7 +141,7 @@ def test_bad_options_are_named() -> None:
     with pytest.raises(InputError, match="missing or infinite"):
         fit_seeds("mlp", x, np.full(40, np.nan), split, [0], FitOptions(task="regression"))
     with pytest.raises(InputError, match="validation part of the split has no rows"):
-        Split.of([0], [], [1])
+        Split(np.array([0]), np.array([], dtype=np.int64), np.array([1]))
     with pytest.raises(InputError, match="class c does not occur"):
         Predictor("mlp").fit(x[:2], ["a", "b"], validation=(x[2:3], ["c"]))
 

@@ -12,8 +12,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.downstream.data import light, pace, some_tokens, split_of
-from varjepa.downstream import (
+from paper.predictors import (
     ADAPTERS,
     DEFAULT_ADAPTER,
     PREDICTORS,
@@ -24,9 +23,10 @@ from varjepa.downstream import (
     TrainingSettings,
     fit_seeds,
 )
-from varjepa.downstream.inputs import MAX_LEVELS, Batch, InputEncoder, InputShape, RawEncoder
-from varjepa.downstream.networks import FrontEnd
-from varjepa.downstream.training import SeedStack
+from paper.predictors.inputs import MAX_LEVELS, Batch, InputEncoder, InputShape, RawEncoder
+from paper.predictors.networks import FrontEnd
+from paper.predictors.training import SeedStack
+from tests.paper.predictors.data import light, pace, some_tokens, split_of
 from varjepa.errors import InputError
 from varjepa.tables.encoded import EncodedTable
 

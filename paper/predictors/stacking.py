@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-from varjepa.downstream.inputs import Batch
+from paper.predictors.inputs import Batch
 from varjepa.randomness import generator_for, seeded_weights
 
 

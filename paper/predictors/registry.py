@@ -14,8 +14,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from varjepa.downstream.inputs import InputShape, RawForm
-from varjepa.downstream.networks import (
+from paper.predictors.inputs import InputShape, RawForm
+from paper.predictors.networks import (
     MLP,
     AutoInt,
     DCNv2,

@@ -5,7 +5,7 @@ What a predictor is given: raw columns, embeddings, or both, for the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -18,9 +18,8 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, S
 from torch import Tensor
 
 from varjepa.errors import InputError
+from varjepa.evaluate.splits import Index
 from varjepa.tables.encoded import EncodedTable
-
-Index = NDArray[np.int64]
 
 BLOCK = 512
 """rows converted to float32 at a time where all rows are walked through"""
@@ -115,25 +114,6 @@ def as_inputs(value: Inputs | RawFeatures | Tokens | ArrayLike) -> Inputs:
     if isinstance(value, Tokens):
         return Inputs(tokens=value)
     return Inputs(raw=RawFeatures.from_numeric(value))
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Row numbers for training, for early stopping and for the reported figures."""
-
-    train: Index
-    validation: Index
-    test: Index
-
-    def __post_init__(self) -> None:
-        for name in ("train", "validation", "test"):
-            if not len(getattr(self, name)):
-                raise InputError(f"the {name} part of the split has no rows.")
-
-    @classmethod
-    def of(cls, train: Sequence[int], validation: Sequence[int], test: Sequence[int]) -> Split:
-        """From any sequences of row numbers."""
-        return cls(*(np.asarray(part, dtype=np.int64) for part in (train, validation, test)))
 
 
 # --- Raw columns to numbers with scikit-learn's encoders, fitted on training rows only.

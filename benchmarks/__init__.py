@@ -1,1 +1,1 @@
-"""Measurements: speed, beside the paper's algorithm as it is written."""
+"""Measurements of speed, compared with the paper's algorithm as it is written."""

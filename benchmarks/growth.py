@@ -1,6 +1,4 @@
-"""How the cost grows with columns, rows and depth.
-
-How a training step's cost grows with columns, rows and layers, for the estimator's defaults.
+"""How a training step's cost grows with columns, rows and layers, for the estimator's defaults.
 
 Tables are numeric, masks of the middle size. Every point is a training of its own: random rows
 through the trainer's step, the median of a few steps.
@@ -19,10 +17,8 @@ from benchmarks.measures import race
 from benchmarks.steps import BenchShape, flops_by_operator, middle_masks, random_task, trainer_step
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
-from varjepa.estimators.settings import settings_of
-from varjepa.models.masking import MaskSettings
+from varjepa.estimators.parameters import nested
 from varjepa.models.table_rows import TableShape
-from varjepa.models.var_t_jepa import VarTJepaSettings
 from varjepa.report.charts import DARK, LIGHT, check_can_draw, save_svg
 
 FEATURES = (8, 16, 32, 64, 128, 250, 500, 1000, 2000)
@@ -51,7 +47,7 @@ class Point:
     features: int
     batch: int
     settings: dict[str, Any]
-    """of the estimator, where they are not its defaults"""
+    """of the estimator, where they differ from its defaults"""
 
 
 def points(batch: int, features: int) -> Iterator[Point]:
@@ -72,13 +68,13 @@ def bench_growth(
     repeats: int,
     features: int = 32,
     on_row: Callable[[dict[str, Any]], None] = lambda row: None,
-    most_features: int = max(FEATURES),
+    max_features: int = max(FEATURES),
 ) -> list[dict[str, Any]]:
     """One row per point. A step that does not fit in memory has no time."""
     environment = describe_environment(device)
     rows = []
     for point in points(batch, features):
-        if point.features > most_features:
+        if point.features > max_features:
             continue
         rows.append(_time(point, device, repeats) | {"environment": environment})
         on_row(rows[-1])
@@ -107,11 +103,11 @@ def _time(point: Point, device: str, repeats: int) -> dict[str, Any]:
 
 def shape_of(point: Point) -> BenchShape:
     """The estimator's networks for a numeric table."""
-    estimator = VarTJEPA(**point.settings)
+    estimator = VarTJEPA().set_params(**nested(VarTJEPA, point.settings))
     shape = BenchShape(
         TableShape(point.features),
-        settings_of(estimator, VarTJepaSettings),
-        settings_of(estimator, MaskSettings),
+        estimator.settings("architecture"),
+        estimator.settings("objective"),
         batch=point.batch,
     )
     return replace(shape, masks=middle_masks(shape))
@@ -123,8 +119,6 @@ def attention_share(shape: BenchShape) -> float:
     pairwise = sum(v for k, v in by_operator.items() if "mm" not in str(k) or "bmm" in str(k))
     return pairwise / sum(by_operator.values())
 
-
-# --- How a step's time grows: the figure of ``python -m benchmarks.speed growth``.
 
 PANELS = {"features": "columns", "batch": "rows of a batch", "depth": "layers of both encoders"}
 

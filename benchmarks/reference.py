@@ -54,20 +54,19 @@ class ReferenceStep(nn.Module):
 
         q_s_x = self.q_s_x(w, masks.context)
         s_x = q_s_x.at_noise(noise.s_x)  # (B, N_CLS + M_ctx, d)
-        seen = s_x if self.model.settings.cls_in_context else s_x[:, n_cls:]
-        q_z = self.q_z(seen)
+        q_z = self.q_z(s_x)
         z = q_z.at_noise(noise.z)  # (B, d)
 
         # an effective target batch of B · K rows
         w_k = EncodedTable(
             w.num.repeat_interleave(views, 0), w.cat.repeat_interleave(views, 0), None
         )
-        seen_k, z_k = seen.repeat_interleave(views, 0), z.repeat_interleave(views, 0)
+        s_x_k, z_k = s_x.repeat_interleave(views, 0), z.repeat_interleave(views, 0)
         context_k = masks.context.repeat_interleave(views, 0)
         target = masks.target.flatten(0, 1)  # (B · K, M_trg)
-        q_s_w = self.q_s_w(seen_k, z_k, w_k)
+        q_s_w = self.q_s_w(s_x_k, z_k, w_k)
         s_w = q_s_w.at_noise(noise.s_y.flatten(0, 1))  # (B · K, D, d)
-        p_s_y = self.p_s_y(seen_k, z_k, context_k, target)
+        p_s_y = self.p_s_y(s_x_k, z_k, context_k, target)
 
         index = target.unsqueeze(-1).expand(-1, -1, s_w.shape[-1])
         q_s_y = DiagonalGaussian(q_s_w.mean.gather(1, index), q_s_w.log_var.gather(1, index))
@@ -76,7 +75,7 @@ class ReferenceStep(nn.Module):
         return ElboTerms(
             rec=_decode(self.model.context_decoder, s_x[:, n_cls:], masks.context, w).mean(-1),
             gen=_decode(self.model.target_decoder, s_w, everything, w_k).view(rows, -1).mean(-1),
-            kl_sx=(kl_s_x if seen is s_x else kl_s_x[:, n_cls:]).mean(-1),
+            kl_sx=kl_s_x.mean(-1),
             kl_z=_kl_to_standard(q_z),
             kl_sy=_kl(q_s_y, p_s_y).view(rows, -1).mean(-1),
         )
@@ -121,8 +120,7 @@ class ReferenceStep(nn.Module):
         """Appendix D.5: every feature is context, every latent at its mean.  # (B, D, d)"""
         everything = torch.arange(self.model.shape.features, device=w.num.device)
         s_x = self.q_s_x(w, everything.expand(len(w), -1)).mean
-        seen = s_x if self.model.settings.cls_in_context else s_x[:, self.model.settings.n_cls :]
-        return self.q_s_w(seen, self.q_z(seen).mean, w)
+        return self.q_s_w(s_x, self.q_z(s_x).mean, w)
 
 
 def draw_masks_plainly(

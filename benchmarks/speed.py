@@ -1,4 +1,4 @@
-"""python -m benchmarks.speed: the commands."""
+"""The commands of ``python -m benchmarks.speed``; README.md says what each costs."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from benchmarks.growth import FEATURES, bench_growth, draw_growth
-from benchmarks.simulation import SAME, SimulationBench, compare_simulation
-from benchmarks.steps import MASK_SIZES, REFERENCE_PRECISIONS, bench_steps
-from paper.commands import known_variants
 from varjepa.cli.shell import ListGroup, console, one_of, positive, run
 from varjepa.errors import InputError
-from varjepa.estimators.settings import pick_device
 from varjepa.files import make_folder, write_json
-from varjepa.report.charts import check_can_draw
 
 bench = typer.Typer(cls=ListGroup, invoke_without_command=True)
 
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Json = Annotated[Path | None, typer.Option(help="Also write the figures here.")]
 
 
@@ -28,7 +23,7 @@ def bench_steps_command(
     shapes: Annotated[
         list[str] | None, typer.Option(help="Which of the paper's shapes. Default: adult.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     mask_sizes: Annotated[
         str, typer.Option(help="middle: one size; drawn: as in training.")
     ] = "middle",
@@ -41,9 +36,12 @@ def bench_steps_command(
     ] = "tf32",
     json: Json = None,
 ) -> None:
-    """Our training step and embedding pass beside Algorithm 1 as written, in one run."""
+    """Compare our training step and embedding pass with Algorithm 1 as written."""
     if context.invoked_subcommand is not None:
         return
+    from benchmarks.steps import MASK_SIZES, REFERENCE_PRECISIONS, bench_steps
+    from varjepa.estimators.parameters import pick_device
+
     sizes = one_of("--mask-sizes", mask_sizes, MASK_SIZES)
     precision = one_of("--reference-precision", reference_precision, REFERENCE_PRECISIONS)
     kind = pick_device(device).type
@@ -66,11 +64,14 @@ def bench_steps_command(
 @bench.command("simulation")
 def bench_simulation_command(
     variant: Annotated[str, typer.Option(help="Which objective, A to J.")] = "D",
-    runs: Annotated[int, typer.Option(help="Simulated worlds.")] = 5,
+    runs: Annotated[int, typer.Option(help="Simulated data sets.")] = 5,
     epochs: Annotated[int, typer.Option(help="Training epochs in both.")] = 5,
     json: Json = None,
 ) -> None:
-    """The stacked training of several runs beside a plain loop over runs."""
+    """Compare the stacked training of several runs with a plain loop over runs."""
+    from benchmarks.simulation import SAME, SimulationBench, compare_simulation
+    from paper.commands import known_variants
+
     options = SimulationBench(
         variant=known_variants("--variant", [variant])[0],
         runs=positive("--runs", runs),
@@ -95,14 +96,18 @@ def bench_simulation_command(
 
 @bench.command("growth")
 def bench_growth_command(
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     batch: Annotated[int, typer.Option(help="Rows of a step where they are not varied.")] = 64,
-    most_features: Annotated[int, typer.Option(help="Leave wider tables out.")] = max(FEATURES),
+    max_features: Annotated[int, typer.Option(help="Leave wider tables out.")] = 2000,
     repeats: Annotated[int, typer.Option(help="Timed steps of each.")] = 5,
     figure: Annotated[Path | None, typer.Option(help="Also draw the figures, as SVG.")] = None,
     json: Json = None,
 ) -> None:
-    """Step time against columns, rows and layers, for the estimator's defaults."""
+    """Time a step against columns, rows and layers, for the estimator's defaults."""
+    from benchmarks.growth import bench_growth, draw_growth
+    from varjepa.estimators.parameters import pick_device
+    from varjepa.report.charts import check_can_draw
+
     kind = pick_device(device).type
     _check_json(json)
     if figure is not None:
@@ -127,7 +132,7 @@ def bench_growth_command(
         positive("--batch", batch),
         positive("--repeats", repeats),
         on_row=show,
-        most_features=positive("--most-features", most_features),
+        max_features=positive("--max-features", max_features),
     )
     if figure is not None:
         draw_growth(rows, figure)

@@ -1,6 +1,4 @@
-"""Training steps and embedding on the shapes of the paper's tables.
-
-The seven training shapes of Section 4.2: Appendix D.6.2's table as settings.
+"""Training steps and embedding on the seven shapes of Section 4.2 (Appendix D.6.2's table).
 
 Feature counts are the paper's (numeric/categorical). Levels count MISSING too; Adult's are those of
 its eight categorical columns, SIM's bins are ours since the paper does not number them. The imputer
@@ -32,14 +30,14 @@ from benchmarks.reference import ReferenceStep, draw_masks_plainly
 from varjepa.environment import describe_environment
 from varjepa.errors import InputError
 from varjepa.models.inference import embed_in_blocks
-from varjepa.models.masking import MaskSettings, draw_mask_sizes
+from varjepa.models.masking import draw_mask_sizes
 from varjepa.models.table_rows import TableShape
-from varjepa.models.var_t_jepa import VarTJepa, VarTJepaSettings, draw_latent_noise
+from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
 from varjepa.nn.kernels.tf32 import tf32_products
+from varjepa.settings import Architecture, MaskSettings, Objective, Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.cuda_graphs import make_stepper
 from varjepa.training.losses import VarTJepaLoss
-from varjepa.training.settings import TrainingSettings
 from varjepa.training.step import Streams, draw_step
 from varjepa.variational.elbo import ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise
@@ -51,7 +49,7 @@ class BenchShape:
 
     table: TableShape
     """features and levels"""
-    model: VarTJepaSettings
+    model: Architecture
     """widths, depths and heads"""
     masks: MaskSettings
     """shares and K"""
@@ -63,7 +61,7 @@ class BenchShape:
     """`dropp`"""
 
 
-_ADULT = VarTJepaSettings(
+_ADULT = Architecture(
     imputer_depth=0, d=64, depth=8, heads=4, ff=256, predictor_width=16, predictor_ff=256
 )
 _ADULT_MASKS = MaskSettings((0.1, 0.3), (0.1, 0.6), targets=4)
@@ -72,7 +70,7 @@ SHAPES: dict[str, BenchShape] = {
     "adult": BenchShape(TableShape(6, (9, 17, 8, 15, 7, 6, 3, 42)), _ADULT, _ADULT_MASKS),
     "covertype": BenchShape(
         TableShape(54),
-        VarTJepaSettings(
+        Architecture(
             imputer_depth=0, d=64, depth=8, heads=8, ff=64, predictor_width=16, predictor_ff=256
         ),
         MaskSettings((0.15, 0.35), (0.15, 0.6), targets=4),
@@ -80,7 +78,7 @@ SHAPES: dict[str, BenchShape] = {
     ),
     "electricity": BenchShape(
         TableShape(8),
-        VarTJepaSettings(
+        Architecture(
             imputer_depth=0, d=64, depth=6, heads=4, ff=64, predictor_width=16, predictor_ff=128
         ),
         MaskSettings((0.15, 0.6), (0.15, 0.9), targets=4),
@@ -89,7 +87,7 @@ SHAPES: dict[str, BenchShape] = {
     "bank": BenchShape(TableShape(16), _ADULT, _ADULT_MASKS),
     "mnist": BenchShape(
         TableShape(784),
-        VarTJepaSettings(
+        Architecture(
             imputer_depth=0, d=64, depth=8, heads=4, ff=128, predictor_width=32, predictor_ff=256
         ),
         MaskSettings((0.15, 0.5), (0.15, 0.8), targets=4),
@@ -98,7 +96,7 @@ SHAPES: dict[str, BenchShape] = {
     ),
     "sim": BenchShape(
         TableShape(28, (4, 4, 4, 4)),
-        VarTJepaSettings(
+        Architecture(
             imputer_depth=0, d=64, depth=16, heads=2, ff=64, predictor_width=16, predictor_ff=256
         ),
         MaskSettings((0.15, 0.5), (0.15, 0.8), targets=4),
@@ -107,7 +105,7 @@ SHAPES: dict[str, BenchShape] = {
 }
 
 
-# --- What is timed: a model with random weights, a batch of random rows, masks of a size.
+# --- The task: a model with random weights, a batch of random rows, masks.
 
 MaskSizes = Literal["middle", "drawn"]
 """middle: (M_ctx, M_trg) in the middle of their ranges, (2, 4) for Adult; drawn: as in training"""
@@ -117,7 +115,7 @@ MASK_SIZES: tuple[MaskSizes, ...] = get_args(MaskSizes)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What both train on."""
+    """Model and rows that are trained."""
 
     shape: BenchShape
     model: VarTJepa
@@ -158,6 +156,12 @@ def random_task(shape: BenchShape, device: str = "cpu", seed: int = 0) -> Task:
     return Task(shape, model, rows, shape.masks, seed)
 
 
+def plain_objective(masks: MaskSettings) -> Objective:
+    """All five terms with weight 1, as Algorithm 1 has them."""
+    weights = {f"alpha_{name}": 1.0 for name in ("rec", "gen", "kl_sx", "kl_z", "kl_sy")}
+    return Objective(masks.context_share, masks.target_share, masks.targets, **weights)
+
+
 def middle_masks(shape: BenchShape) -> MaskSettings:
     """Masks of one size each, in the middle of the shape's ranges."""
     features, masks = shape.table.features, shape.masks
@@ -169,7 +173,7 @@ def middle_masks(shape: BenchShape) -> MaskSettings:
     return MaskSettings((context, context), (target, target), masks.targets)
 
 
-# --- How many floating-point operations a training step is.
+# --- Floating-point operations of a training step.
 
 _CPU_ATTENTION = {  # which torch's counter does not know
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: (
@@ -188,7 +192,7 @@ def flops_by_operator(task: Task) -> dict[Any, float]:
     """
     rows = 2
     small = random_task(replace(task.shape, masks=task.masks, batch=rows))
-    objective = VarTJepaLoss(small.model, ElboWeights())
+    objective = VarTJepaLoss(small.model, plain_objective(small.masks))
     streams = Streams.of(task.seed, small.rows.num.device)
     sizes = draw_mask_sizes(small.model.shape.features, task.masks, streams.sizes)
     draw = draw_step(objective, rows, None, sizes, task.masks.targets, streams.numbers)
@@ -199,15 +203,12 @@ def flops_by_operator(task: Task) -> dict[Any, float]:
     return {name: count * len(task.rows) / rows for name, count in by_operator.items()}
 
 
-# --- Our training step and embedding pass beside Algorithm 1 as written, in one run.
-#
-# Both see the same rows, masks and noise sizes, step in turn, and are judged by their
-# medians. Peak
-# memory on a CPU is that of a fresh process each, since memory once asked for is seldom given
-# back.
+# --- Our step and the reference's in one run. Both see the same rows, masks and noise sizes and
+# step in turn; medians are compared. Peak memory on a CPU is that of a fresh process each,
+# because memory is seldom given back.
 
 EPOCH = 16
-"""Steps of the epochs that our trainer is given."""
+"""Steps of an epoch in our trainer."""
 
 ReferencePrecision = Literal["tf32", "bfloat16"]
 """of Algorithm 1 on a GPU; a CPU computes in float32"""
@@ -216,7 +217,7 @@ REFERENCE_PRECISIONS: tuple[ReferencePrecision, ...] = get_args(ReferencePrecisi
 
 
 Contender = Callable[[Task], AbstractContextManager[StepFunction]]
-"""Gets ready to train the task's model and gives the step; its exit gives back what it holds."""
+"""Prepares to train the task's model and yields the step; its exit frees what it holds."""
 
 
 @contextmanager
@@ -257,15 +258,10 @@ def computing_in(precision: ReferencePrecision, device: torch.device) -> Iterato
 
 @contextmanager
 def trainer_step(task: Task) -> Iterator[StepFunction]:
-    """Ours: what :func:`varjepa.training.loop.train` does between two looks."""
+    """Ours: what :func:`varjepa.training.loop.train` does between two validations."""
     many = torch.arange(EPOCH * len(task.rows), device=task.rows.num.device) % len(task.rows)
-    settings = TrainingSettings(
-        epochs=1000,
-        batch=len(task.rows),
-        masks=task.masks,
-        anneal_epochs=(0, 0, 0),
-    )
-    objective = VarTJepaLoss(task.model, ElboWeights())
+    settings = Training(epochs=1000, batch_size=len(task.rows), anneal_share=(0, 0, 0))
+    objective = VarTJepaLoss(task.model, plain_objective(task.masks))
     with make_stepper(objective, task.rows.take(many), settings, task.seed) as stepper:
         stepper.begin_epoch()
 

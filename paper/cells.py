@@ -28,7 +28,7 @@ from paper.protocol import Embedded
 from paper.results import Row, plain
 from paper.settings import CHOICES, CHOICES_OF, Scale, Setting
 from varjepa.environment import describe_environment
-from varjepa.estimators.settings import pick_device
+from varjepa.estimators.parameters import pick_device
 from varjepa.evaluate.splits import Split
 from varjepa.metrics.selective import COVERAGES, aurc, classification_by_coverage
 

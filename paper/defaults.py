@@ -26,14 +26,15 @@ from paper.representations import first_rows
 from paper.results import Layout, ResultFile, Row, plain
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
-from varjepa.estimators.fitting import ONLINE_PROBE, STANDARD_ERRORS
-from varjepa.estimators.settings import OF_THE_RUN, pick_device
+from varjepa.estimators.fitting import ONLINE_PROBE
+from varjepa.estimators.parameters import pick_device
 from varjepa.evaluate.splits import Split
 from varjepa.files import make_folder, only_writer
 from varjepa.metrics.ambiguity import auroc_of_ambiguous, spearman
 from varjepa.metrics.fidelity import fidelity, shuffle_columns
 from varjepa.metrics.imputation import imputation_errors, remove_cells
 from varjepa.metrics.selective import COVERAGES, accuracy_at
+from varjepa.settings import Training
 
 SELECTIONS = ("held-out objective", "filtered accuracy")
 
@@ -84,10 +85,10 @@ def reproduce_defaults(
 
 def open_defaults(folder: Path, settings: DefaultsSettings) -> ResultFile:
     """``defaults.json``, refused where it holds rows of other settings."""
-    unasked = (*OF_THE_RUN, "precision", "random_state")
+    unasked = {"device", "verbose", "training__precision", "random_state", *VarTJEPA.settings_kinds}
     parameters = {k: v for k, v in VarTJEPA().get_params().items() if k not in unasked}
     shared = {"judged": plain(settings), "estimator": _as_json(parameters)}
-    by_labels = {"probe": plain(ONLINE_PROBE), "standard_errors": STANDARD_ERRORS}
+    by_labels = {"probe": plain(ONLINE_PROBE), "standard_errors": Training().standard_errors}
     layout = Layout(
         ("dataset", "selected_by", "seed"),
         ("accuracy", "holes", "samples", "best_epoch", "fit_seconds"),
@@ -104,7 +105,7 @@ def judge_defaults(
     train, test = data.table.take(split.train), data.table.take(split.test)
     with_labels = by == SELECTIONS[1]
     model = VarTJEPA(
-        epochs="auto" if settings.epochs is None else settings.epochs,
+        training=Training(epochs="auto" if settings.epochs is None else settings.epochs),
         device=device,
         random_state=seed,
     )

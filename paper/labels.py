@@ -33,7 +33,7 @@ from paper.representations import LEARNED, Workbench
 from paper.results import Layout, ResultFile, Row, plain
 from paper.settings import FULL, SPLIT_SEED, Scale, Setting, pretraining
 from varjepa.environment import describe_environment
-from varjepa.estimators.settings import pick_device
+from varjepa.estimators.parameters import pick_device
 from varjepa.evaluate.few_labels import (
     COMPARED,
     SIZES,

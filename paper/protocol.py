@@ -14,7 +14,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,24 +28,22 @@ from torch import Tensor
 
 from paper.datasets.loading import Dataset
 from paper.results import plain, same_settings
-from paper.settings import Pretraining
+from paper.settings import CONSTANTS, Pretraining
 from varjepa.environment import describe_environment
 from varjepa.errors import InputError
 from varjepa.estimators import TJEPA, VarTJEPA
 from varjepa.estimators.base import TableEstimator
-from varjepa.estimators.resuming import claim, identity_of, open_checkpoints
-from varjepa.estimators.settings import pick_device
+from varjepa.estimators.fitting import Validation
+from varjepa.estimators.parameters import nested, pick_device
 from varjepa.evaluate.splits import Split
 from varjepa.files import make_folder, read_json, replacing, write_json
 from varjepa.metrics.collapse import diagnose_collapse
 from varjepa.models.inference import KINDS, MEASURES, score_rows
 from varjepa.models.var_t_jepa import VarTJepa
+from varjepa.settings import Run
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.checkpoints import remove_checkpoints
-from varjepa.training.processes import ALONE
-from varjepa.training.row_source import RowsInMemory
-from varjepa.training.selection import FilteredProbe
-from varjepa.training.state import Record, seconds_before
+from varjepa.training.state import Record
 
 OnEpoch = Callable[[Record], None]
 
@@ -55,74 +53,40 @@ def build_estimator(spec: Pretraining, device: str) -> TableEstimator:
     o = dict(spec.hyperparameters)
     for name in ("dropout", "predictor_dropout", "warm_up_epochs", "anneal_epochs"):
         o.pop(name, None)
-    shared = {
-        "context_share": tuple(o.pop("context_share")),
-        "target_share": tuple(o.pop("target_share")),
+    o |= {
         "batch_size": o.pop("batch"),
         "epochs": spec.epochs,
-        "check_every": spec.check_every,
+        "validate_every": spec.check_every,
         "patience": spec.patience,
         "predictor_depth": spec.predictor_depth,
         "warm_up_share": spec.warm_up_epochs / spec.epochs,
-        **spec.open_details,
+        "rank_by": spec.ranked_by,
+        "standard_errors": spec.standard_errors,
+        **{k: v for k, v in spec.open_details.items() if k not in CONSTANTS},
         "device": device,
         "random_state": spec.seed,
     }
+    kind: type[TableEstimator] = VarTJEPA
     if spec.model == "t_jepa":
-        return TJEPA(momentum=(o.pop("ema"), 1.0), **o, **shared)
-    return VarTJEPA(**o, **shared)
+        kind, o["momentum"] = TJEPA, (o.pop("ema"), 1.0)
+    else:
+        o["anneal_share"] = tuple(epochs / spec.epochs for epochs in spec.anneal_epochs)
+    return kind().set_params(**nested(kind, o))
 
 
 def fit_on_all_rows(
     estimator: TableEstimator,
-    spec: Pretraining,
     table: pa.Table,
     labels: NDArray[np.int64],  # (N,)
-    classes: int,
     split: Split,
+    run: Run | None = None,
     on_epoch: OnEpoch = lambda record: None,
-) -> float:
-    """Fit in place; the labels of ``split.test`` are not read.
-
-    Returns the seconds that earlier runs spent on it, where it goes on from their checkpoint.
-    """
-    e = estimator
-    codec, rows = e._begin(table)
-    device = rows.num.device
-    settings = e._training_settings(len(rows))
-    if spec.model == "var_t_jepa":
-        settings = replace(settings, anneal_epochs=spec.anneal_epochs)
-    known, held_out = (torch.as_tensor(part) for part in (split.train, split.validation))
-    selection = FilteredProbe(
-        rows.take(known.to(device)),
-        torch.as_tensor(labels[split.train], device=device),
-        rows.take(held_out.to(device)),
-        torch.as_tensor(labels[split.validation], device=device),
-        classes,
-        spec.probe,
-        e.seed_,
-        e._discard,
-        spec.standard_errors,
-        ranked_by=spec.ranked_by,
-    )
-    with open_checkpoints(e, ALONE) as (checkpoints, past):
-        if checkpoints is not None:
-            identity = identity_of(e, codec, rows, selection)
-            identity["settings"] = {**_beside_the_estimator(spec), **identity["settings"]}
-            try:
-                claim(checkpoints, past, identity)
-            except InputError as error:
-                raise InputError(f"{error}; remove {checkpoints.folder} to start over") from error
-        e._train(
-            codec, RowsInMemory(rows), settings, selection, on_epoch,
-            checkpoints=checkpoints, past=past,
-        )  # fmt: skip
-    return 0.0 if past is None else seconds_before(past.facts)
-
-
-def _beside_the_estimator(spec: Pretraining) -> dict[str, Any]:
-    """What a training has that no parameter of its estimator says."""
-    return {k: v for k, v in plain(spec).items() if k not in ("hyperparameters", "open_details")}
+) -> None:
+    """Fit in place; the labels of ``split.test`` are not read."""
+    known = labels.astype(object)
+    known[split.test] = None
+    rows = Validation(split.validation, probe_rows=split.train, held_out=False)
+    estimator.fit(table, known, validation=rows, run=run, on_epoch=on_epoch)
 
 
 # --- Learned representations of all rows, kept in the results folder.
@@ -192,7 +156,7 @@ def obtain_model(
         _forget(checkpoints)  # of a run that was killed before it could
         kind = TJEPA if spec.model == "t_jepa" else VarTJEPA
         return kind.load(folder).set_params(device=device), training
-    estimator = build_estimator(spec, device).set_params(checkpoint_dir=checkpoints, resume=True)
+    estimator = build_estimator(spec, device)
     start = time.perf_counter()
 
     def on_epoch(epoch: Mapping[str, Any]) -> None:
@@ -204,18 +168,19 @@ def obtain_model(
             )
             say(f"{name}: epoch {epoch['epoch']} of {spec.epochs}, {looked}")
 
-    before = fit_on_all_rows(
-        estimator,
-        spec,
-        data.table,
-        data.label,
-        len(data.class_names),
-        data.split(spec.split_seed),
-        on_epoch,
-    )
+    run = Run(checkpoint_dir=checkpoints, resume=True)
+    try:
+        split = data.split(spec.split_seed)
+        fit_on_all_rows(estimator, data.table, data.label, split, run, on_epoch)
+    except InputError as error:
+        if "resume" in str(error):
+            raise InputError(f"{error}; remove {checkpoints} to start over") from error
+        raise
+    seconds = time.perf_counter() - start
+    before = max(0.0, sum(epoch["seconds"] for epoch in estimator.history_) - seconds)
     training = {
         "stamp": stamp,
-        "seconds": round(before + time.perf_counter() - start, 1),
+        "seconds": round(before + seconds, 1),
         "seconds_before": round(before, 1),  # of earlier runs, maybe on other machines
         "best_epoch": estimator.best_epoch_,
         "epochs": len(estimator.history_),

@@ -12,14 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cache
 from typing import Any, Literal, get_args
 
 from paper.datasets.catalogue import DATASETS, dataset_info
 from paper.predictors.predictor import XGBoostSettings
-from varjepa.estimators import TJEPA, VarTJEPA
 from varjepa.estimators.fitting import ONLINE_PROBE
-from varjepa.estimators.settings import OF_THE_RUN
 from varjepa.models.inference import Measure
 from varjepa.training.selection import LinearProbeSettings
 
@@ -343,10 +340,23 @@ def our_changes(dataset: str) -> Changes:
 
 # --- One training of a representation: everything it depends on, from the tables of settings.
 
-_DECIDED_ELSEWHERE = (
-    *OF_THE_RUN, "precision", "random_state", "column_kinds", "validation_share", "output",
-    "batch_size", "warm_up_share", "anneal_share", "momentum",
-)  # fmt: skip
+OPEN_DETAILS: Mapping[str, Any] = {
+    "imputer_width": 64, "imputer_depth": 3, "imputer_heads": 4, "imputer_ff": 128,
+    "imputer_kl": 0.001, "n_cls": 1, "l_pool": 4, "auxiliary_layers": 2, "cls_in_context": True,
+    "noise_variance": 1.0, "min_noise_variance": 0.0001, "max_steps": None, "weight_decay": 0.0,
+    "scaling": "min_max", "max_levels": 1000,
+}  # fmt: skip
+"""Parameters of VarTJEPA that neither the paper nor the machine decides, as they were when the
+committed rows were made."""
+
+OPEN_DETAILS_T_JEPA: Mapping[str, Any] = {
+    "n_cls": 1, "n_aux": 4, "max_steps": None, "weight_decay": 0.0, "scaling": "min_max",
+    "max_levels": 1000,
+}  # fmt: skip
+"""The same of TJEPA."""
+
+CONSTANTS = ("l_pool", "auxiliary_layers", "cls_in_context", "min_noise_variance")
+"""Those that are constants of the model since then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,10 +466,6 @@ def _taken(changes: dict[str, Any], kind: type) -> dict[str, Any]:
     return {f.name: changes.pop(f.name) for f in fields(kind) if f.name in changes}
 
 
-@cache
 def _defaults(model: Model) -> Mapping[str, Any]:
     """Parameters of an estimator that neither the paper nor the machine decides."""
-    estimator = VarTJEPA() if model == "var_t_jepa" else TJEPA()
-    elsewhere = {f.name for kind in (Hyperparameters, Schedule) for f in fields(kind)}
-    elsewhere |= set(_DECIDED_ELSEWHERE)
-    return {k: v for k, v in estimator.get_params().items() if k not in elsewhere}
+    return OPEN_DETAILS if model == "var_t_jepa" else OPEN_DETAILS_T_JEPA

@@ -29,7 +29,7 @@ import torch
 from varjepa.cli import main
 from varjepa.errors import InputError
 from varjepa.training import checkpoints
-from varjepa.training.checkpoints import Checkpoints, whole_checkpoints
+from varjepa.training.checkpoints import Checkpoints, complete_checkpoints
 
 OPERATIONS = ("write_bytes", "replace", "unlink", "chmod", "rename")
 
@@ -52,7 +52,7 @@ def sha256(content: bytes) -> str:
 def end_of(model: Path) -> dict[str, str]:
     """Fingerprints of a training's end: weights, optimiser and generators; and its history."""
     folder = model / "checkpoints"
-    number = whole_checkpoints(folder)[-1]
+    number = complete_checkpoints(folder)[-1]
     facts = json.loads((folder / f"{number}.json").read_text(encoding="utf-8"))
     assert facts["finished"]
     history = [{k: v for k, v in r.items() if k != "seconds"} for r in facts["history"]]
@@ -73,7 +73,7 @@ def run_command(arguments: list[str], model: Path, suicide: int | None, seed: in
     remove = checkpoints.remove_checkpoints
 
     def look_and_remove(folder: Path) -> None:
-        if whole_checkpoints(folder):  # else an earlier attempt has looked
+        if complete_checkpoints(folder):  # else an earlier attempt has looked
             (model.parent / f"{model.name}.end.json").write_text(json.dumps(end_of(model)))
         remove(folder)
 
@@ -111,7 +111,7 @@ def unloadable(model: Path) -> int:
     """Checkpoints with a manifest that cannot be read."""
     found = 0
     folder = model / "checkpoints"
-    for number in whole_checkpoints(folder):
+    for number in complete_checkpoints(folder):
         try:
             Checkpoints(folder, 0.0)._read(number)
         except InputError:

@@ -24,15 +24,42 @@ from varjepa.version import __version__
 
 if TYPE_CHECKING:
     from varjepa.estimators import TJEPA, VarTJEPA
+    from varjepa.estimators.fitting import Validation
     from varjepa.estimators.risk_coverage import RiskCoverageDisplay
     from varjepa.estimators.selective import SelectiveClassifier
+    from varjepa.settings import (
+        Architecture,
+        Objective,
+        PointArchitecture,
+        PointObjective,
+        Run,
+        Training,
+    )
 
-__all__ = ["TJEPA", "RiskCoverageDisplay", "SelectiveClassifier", "VarTJEPA", "__version__"]
+__all__ = [
+    "TJEPA",
+    "Architecture",
+    "Objective",
+    "PointArchitecture",
+    "PointObjective",
+    "RiskCoverageDisplay",
+    "Run",
+    "SelectiveClassifier",
+    "Training",
+    "Validation",
+    "VarTJEPA",
+    "__version__",
+]
 
 # torch and pyarrow take seconds to import: only who uses an estimator waits for them
 _MODULES = {
     "RiskCoverageDisplay": "varjepa.estimators.risk_coverage",
     "SelectiveClassifier": "varjepa.estimators.selective",
+    "Validation": "varjepa.estimators.fitting",
+    **dict.fromkeys(
+        ("Architecture", "Objective", "PointArchitecture", "PointObjective", "Run", "Training"),
+        "varjepa.settings",
+    ),
 }
 
 

@@ -41,7 +41,7 @@ def test_every_point_is_timed_and_drawn(tmp_path: Path, monkeypatch: pytest.Monk
         ("depth", "2"), ("depth", "4"), ("settings", "targets=1"),
     ]  # fmt: skip
     assert all(r["step_ms"] > 0 and 0 < r["attention_share"] < 1 for r in rows)
-    assert not bench_growth("cpu", batch=8, repeats=1, features=3, most_features=1)
+    assert not bench_growth("cpu", batch=8, repeats=1, features=3, max_features=1)
     page = tmp_path / "growth.svg"
     draw_growth([*rows, *({**r, "device": "cuda"} for r in rows)], page)
     text = page.read_text()

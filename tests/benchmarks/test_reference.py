@@ -18,7 +18,8 @@ from benchmarks.reference import ReferenceStep, draw_masks_plainly
 from varjepa.models.inference import embed_in_blocks
 from varjepa.models.masking import draw_masks
 from varjepa.models.table_rows import TableShape
-from varjepa.models.var_t_jepa import VarTJepa, VarTJepaSettings, draw_latent_noise
+from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
+from varjepa.settings import Architecture
 from varjepa.tables.encoded import EncodedTable
 from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise
@@ -29,7 +30,7 @@ MIXED = TableShape(3, (4, 12, 3))
 
 def build(shape: TableShape, cls_in_context: bool = True) -> tuple[VarTJepa, EncodedTable]:
     torch.manual_seed(0)
-    settings = VarTJepaSettings(
+    settings = Architecture(
         d=64, depth=2, heads=4, ff=96, predictor_width=16, predictor_depth=2, predictor_ff=64,
         n_cls=2, cls_in_context=cls_in_context,
     )  # fmt: skip

@@ -19,8 +19,8 @@ from benchmarks.reference import ReferenceStep
 from benchmarks.steps import SHAPES, bench_steps, make_task, trainer_step
 from varjepa.errors import InputError
 from varjepa.models.masking import draw_mask_sizes
+from varjepa.settings import Training
 from varjepa.training.losses import VarTJepaLoss
-from varjepa.training.settings import TrainingSettings
 from varjepa.training.step import StepInputs, Stepper, draw_step
 from varjepa.variational.elbo import ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise
@@ -52,7 +52,7 @@ def test_our_step_descends_the_references_loss(cores: int) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(cores)
     try:
-        settings = TrainingSettings(batch=600, masks=task.masks)
+        settings = Training(batch=600, masks=task.masks)
         with Stepper(objective, rows, settings, seed=0) as stepper:
             stepper.begin_epoch()
             inputs = StepInputs(

@@ -87,6 +87,9 @@ def test_a_model_and_fit_say_the_same(table: Path, tmp_path: Path, capsys: Captu
     assert run("fit", table, "--out", out, "--epochs", "1") == 0
     captured = capsys.readouterr()
     assert "fit: " in captured.out
+    shown = [line for line in captured.err.splitlines() if not line.startswith("varjepa: warning")]
+    assert shown[0].startswith("60 rows, 7 columns: ")
+    assert_described(shown)
     assert run("describe", out) == 0
     lines = capsys.readouterr().out.splitlines()
     assert_described(lines[:-2])

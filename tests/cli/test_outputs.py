@@ -28,6 +28,7 @@ from rich.text import Text
 
 from tests.cli.test_shell import Captured, run
 from tests.report.test_page import POLICY, Reader, full_page
+from tests.small import small
 from varjepa import VarTJEPA
 from varjepa.cli.shell import PlainConsole, visible
 from varjepa.demo.run import most_uncertain, training_curve
@@ -138,7 +139,7 @@ def hostile_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path,
     )
     pq.write_table(table, folder / "table.parquet")
     small = {"d": 8, "depth": 1, "epochs": 1, "imputer_depth": 1, "predictor_depth": 1}
-    VarTJEPA(**small, random_state=0).fit(table).save(folder / "model")  # type: ignore[arg-type]
+    small(VarTJEPA, **small, random_state=0).fit(table).save(folder / "model")  # type: ignore[arg-type]
     return folder / "model", folder / "table.parquet", table
 
 
@@ -197,7 +198,7 @@ def fitted_page(name: Callable[[str], str]) -> str:
             name("word"): [name("abc"[i % 3]) for i in range(60)],
         }
     )
-    model = VarTJEPA(d=8, depth=1, epochs=2, random_state=0).fit(table)
+    model = small(VarTJEPA, d=8, depth=1, epochs=2, random_state=0).fit(table)
     unsure = model.uncertainty(table)
     flat = model.transform(table)[:, :2].astype(float)
     classes = [name(f"class {i % 2}") for i in range(60)]
@@ -250,7 +251,7 @@ def controlled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     )
     pq.write_table(table, folder / "table.parquet")
     small = {"d": 8, "depth": 1, "epochs": 1, "imputer_depth": 1, "predictor_depth": 1}
-    VarTJEPA(**small, random_state=0).fit(table).save(folder / "model")  # type: ignore[arg-type]
+    small(VarTJEPA, **small, random_state=0).fit(table).save(folder / "model")  # type: ignore[arg-type]
     return folder / "model", folder / "table.parquet"
 
 

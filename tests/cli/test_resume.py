@@ -33,7 +33,7 @@ import pytest
 from tests.cli.test_shell import Captured, assert_refused, run, snapshot
 from tests.killing import write_table
 from varjepa import VarTJEPA
-from varjepa.training.checkpoints import Checkpoints, whole_checkpoints
+from varjepa.training.checkpoints import Checkpoints, complete_checkpoints
 
 pytestmark = [
     pytest.mark.filterwarnings("default::UserWarning"),  # a few epochs do collapse
@@ -76,7 +76,7 @@ def at_first_checkpoint(folder: Path, act: Callable[[], None]) -> Iterator[None]
 
     def wait() -> None:
         deadline = time.monotonic() + 60
-        while not whole_checkpoints(folder) and time.monotonic() < deadline:
+        while not complete_checkpoints(folder) and time.monotonic() < deadline:
             time.sleep(0.002)
         act()
 
@@ -111,7 +111,7 @@ def test_a_stopped_fit_goes_on(
     error = capsys.readouterr().err
     assert "--resume goes on from" in error
     assert "Traceback" not in error
-    assert len(whole_checkpoints(out / "checkpoints")) == 2  # the first, and that of the signal
+    assert len(complete_checkpoints(out / "checkpoints")) == 2  # the first, and that of the signal
     assert not (out / "manifest.json").exists()
     assert fit(table, out, "--resume") == 0
     assert result_of(out) == whole
@@ -129,7 +129,7 @@ def test_a_terminated_process_ends_with_143(table: Path, tmp_path: Path) -> None
     command += ["--epochs", "200", "--checkpoint-every", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
     deadline = time.monotonic() + 120
-    while not whole_checkpoints(out / "checkpoints") and time.monotonic() < deadline:
+    while not complete_checkpoints(out / "checkpoints") and time.monotonic() < deadline:
         time.sleep(0.02)
     start = time.monotonic()
     process.send_signal(signal.SIGTERM)
@@ -153,18 +153,18 @@ def test_an_unfinished_fit_is_set_aside_or_refused(
     out = tmp_path / "model"
     with at_first_checkpoint(out / "checkpoints", lambda: os.kill(os.getpid(), signal.SIGINT)):
         assert fit(table, out, "--checkpoint-every", "0.001") == 130
-    before = whole_checkpoints(out / "checkpoints")
+    before = complete_checkpoints(out / "checkpoints")
     capsys.readouterr()
     assert_refused(capsys, fit(table, out, "--resume", "--seed", "1"), "seed was")
     other = tmp_path / "other.csv"
     write_table(other, 150)
     assert_refused(capsys, fit(other, out, "--resume"), "200 rows and has 150")
-    assert whole_checkpoints(out / "checkpoints") == before
+    assert complete_checkpoints(out / "checkpoints") == before
     assert fit(table, out) == 0
     assert "not finished; this one starts over" in capsys.readouterr().err
     assert result_of(out) == whole
     (aside,) = (out / "checkpoints").iterdir()  # where the warning said
-    assert whole_checkpoints(aside) == before
+    assert complete_checkpoints(aside) == before
 
 
 def test_a_finished_fit_is_neither_resumed_nor_replaced(
@@ -214,15 +214,16 @@ def mounted(folder: Path, options: str) -> Iterator[None]:
 
 
 def one_sentence(capsys: Captured, code: int, says: str) -> None:
-    error = capsys.readouterr().err.strip().splitlines()
+    """Of what the command says, beside what it inferred and its progress."""
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("varjepa: ")]
     assert code == 2
-    assert says in error[-1]
-    assert not [line for line in error[:-1] if "warning" not in line and " done, loss" not in line]
+    assert says in said[-1]
+    assert not [line for line in said[:-1] if "warning" not in line]
 
 
 def intact(folder: Path) -> bool:
     """Whether every checkpoint is readable, and there is one."""
-    numbers = whole_checkpoints(folder)
+    numbers = complete_checkpoints(folder)
     return bool(numbers) and all(Checkpoints(folder, 0.0)._read(number) for number in numbers)
 
 

@@ -94,7 +94,8 @@ def test_impute_sample_and_score(model: Path, table: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["fit", "{table}", "--out", "{new}", "--target", "lable"], "'lable'"),
+        (["fit", "{table}", "--out", "{new}", "--target", "lable"], "did you mean 'label'?"),
+        (["fit", "{table}", "--out", "{new}", "--kind", "Zip=numeric"], "did you mean 'zip'?"),
         (["fit", "{table}", "--out", "{new}", "--epochs", "0"], "--epochs"),
         (["fit", "{table}", "--out", "{new}", "--kind", "zip=number"], "--kind"),
         (["fit", "{table}", "--out", "{new}", "--kind", "shoe=numeric"], "'shoe'"),
@@ -124,6 +125,36 @@ def test_wrong_input(
     assert snapshot(tmp_path) == {}
 
 
+@pytest.mark.parametrize("verb", ["embed", "impute", "score", "sample"])
+def test_an_input_is_replaced_only_on_request(
+    verb: str, model: Path, table: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    given = pd.read_csv(table).drop(columns="label")
+    path = tmp_path / "given.csv"
+    given.to_csv(path, index=False)
+    before = snapshot(tmp_path)
+    link = tmp_path / "link.csv"
+    link.symlink_to(path)
+    for out in (path, link):
+        code = run(verb, model, path, "--out", out)
+        assert_refused(capsys, code, "is an input; add --overwrite to replace it")
+    link.unlink()
+    assert snapshot(tmp_path) == before
+    assert run(verb, model, path, "--out", path, "--overwrite") == 0
+    assert len(pd.read_csv(path)) == 80
+
+
+def test_a_file_among_several_inputs_is_not_replaced(
+    model: Path, table: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    given = pd.read_csv(table).drop(columns="label")
+    for name in "ab":
+        given.to_parquet(tmp_path / f"{name}.parquet")
+    for source in (tmp_path, tmp_path / "*.parquet"):
+        code = run("embed", model, source, "--out", tmp_path / "b.parquet")
+        assert_refused(capsys, code, "is an input; add --overwrite")
+
+
 def test_a_table_without_a_column_the_model_needs(
     model: Path, tmp_path: Path, capsys: Captured
 ) -> None:
@@ -135,7 +166,7 @@ def test_a_table_without_a_column_the_model_needs(
 def test_demo_runs_start_to_finish(tmp_path: Path, capsys: Captured) -> None:
     assert run("demo", "--out", tmp_path, "--rows", "300", "--epochs", "1") == 0
     printed = capsys.readouterr().out
-    for title in ("Accuracy", "Selective accuracy", "true ambiguity", "Filling holes"):
+    for title in ("Accuracy", "Selective accuracy", "true ambiguity", "Imputation", "Sampling"):
         assert title in printed
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<svg" in page

@@ -26,7 +26,7 @@ import pytest
 from tests.cli.test_shell import run
 from tests.killing import write_table
 from varjepa.estimators import VarTJEPA
-from varjepa.training.checkpoints import Checkpoints, whole_checkpoints
+from varjepa.training.checkpoints import Checkpoints, complete_checkpoints
 
 pytestmark = [
     pytest.mark.filterwarnings("default::UserWarning"),  # a few epochs do collapse
@@ -67,7 +67,7 @@ def process_of_rank(launcher: subprocess.Popen[str], rank: int) -> int:
 
 def steps_of(folder: Path) -> int:
     """Steps in the newest checkpoint."""
-    past = Checkpoints(folder, 0.0).latest() if whole_checkpoints(folder) else None
+    past = Checkpoints(folder, 0.0).latest() if complete_checkpoints(folder) else None
     return 0 if past is None else int(past.facts["step"])
 
 
@@ -112,13 +112,13 @@ def test_a_job_is_killed_resumed_stopped_and_finished(tmp_path: Path) -> None:
 
     with torchrun(*command, *AT_EVERY_STEP, "--resume") as job:
         wait_for(killed_at + 3, kept, job)
-        before = whole_checkpoints(kept)[-1]
+        before = complete_checkpoints(kept)[-1]
         job.send_signal(signal.SIGTERM)
         _, error = job.communicate(timeout=30)
         assert job.returncode != 0
     assert [line for line in ours(error) if "--resume goes on from" in line], error
     assert len(ours(error)) == 1, error
-    assert whole_checkpoints(kept)[-1] > before
+    assert complete_checkpoints(kept)[-1] > before
     assert not (out / "manifest.json").exists()
 
     assert run("fit", table, "--out", whole, "--epochs", EPOCHS) == 0

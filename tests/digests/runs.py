@@ -33,11 +33,13 @@ from threadpoolctl import threadpool_limits
 
 from paper import simulation
 from paper.simulation import SIMULATION_VARIANTS, SimulationSettings
+from tests.small import fit_small, small
 from varjepa import TJEPA, VarTJEPA
 from varjepa.demo.sim import SimSettings, draw_sim
 from varjepa.environment import describe_arithmetic, describe_environment
 from varjepa.estimators import fitting as large_tables
 from varjepa.estimators import selective as thresholds
+from varjepa.estimators.embedder import embed_with_uncertainty
 from varjepa.estimators.selective import SelectiveClassifier
 from varjepa.evaluate.splits import split_rows
 from varjepa.metrics import ambiguity, collapse, combination, selective
@@ -45,6 +47,7 @@ from varjepa.metrics import confidence as posthoc
 from varjepa.metrics import fidelity as fidelity
 from varjepa.metrics import imputation as holes
 from varjepa.metrics import selective as classification
+from varjepa.models.inference import score_rows
 from varjepa.models.simulation import SimulationVarJEPA
 from varjepa.randomness import generator_for
 from varjepa.training import row_source as windows
@@ -59,7 +62,7 @@ Found = dict[str, Any]
 SMALL: dict[str, Any] = {
     "d": 8, "depth": 1, "heads": 2, "ff": 12, "n_cls": 2,
     "predictor_width": 8, "predictor_depth": 1, "predictor_heads": 2, "predictor_ff": 12,
-    "epochs": 4, "check_every": 2, "batch_size": 24, "learning_rate": 0.01,
+    "epochs": 4, "validate_every": 2, "batch_size": 24, "learning_rate": 0.01,
     "device": "cpu", "precision": "float32", "random_state": 0,
 }  # fmt: skip
 """Of 90 rows 81 are trained on: three batches of 24 and one of 9 an epoch."""
@@ -160,11 +163,11 @@ def under(prefix: str, found: Mapping[str, Any]) -> Found:
 
 
 def fit_var_t_jepa(X: Any, y: Any = None, **more: Any) -> VarTJEPA:
-    return VarTJEPA(**{**SMALL, **IMPUTER, **more}).fit(X, y)
+    return fit_small(VarTJEPA, X, y, **{**SMALL, **IMPUTER, **more})
 
 
 def fit_t_jepa(X: Any, y: Any = None, **more: Any) -> TJEPA:
-    return TJEPA(**{**SMALL, **more}).fit(X, y)
+    return fit_small(TJEPA, X, y, **{**SMALL, **more})
 
 
 def trained(model: Any) -> Found:
@@ -193,9 +196,11 @@ def transformed(model: Any, X: Any) -> Found:
 
 def embedded(model: VarTJEPA, X: Any) -> Found:
     seen = model.embed(X)
-    found: Found = {"mean": seen.mean, "std": seen.std, "per column": seen.per_column()}
-    for aggregate in UNCERTAINTIES["posterior"]:
-        found[f"uncertainty/{aggregate}"] = seen.uncertainty(aggregate)
+    found: Found = {"mean": seen.mean, "std": seen.std, "per column": seen.std.mean(2)}
+    flat_std = seen.std.reshape(len(seen.std), -1)
+    found["uncertainty/mean"] = flat_std.mean(1)
+    found["uncertainty/q90"] = np.quantile(flat_std, 0.9, axis=1).astype(np.float32)
+    found["uncertainty/geometric"] = np.exp(np.log(flat_std).mean(1))
     return under("embed", found) | {"embed/features": " ".join(seen.features)}
 
 
@@ -208,20 +213,31 @@ def judged(model: VarTJEPA, X: Any) -> Found:
         for aggregate in aggregates:
             name = f"uncertainty/{kind}/{aggregate}"
             found[name] = model.uncertainty(X, kind, aggregate)
-            found[f"{name}/per column"] = model.uncertainty(X, kind, aggregate, per_column=True)
-        parts = model.embed_and_judge(X, kind)
-        for name, part in zip(("mean", "row", "column"), parts, strict=True):
+            found[f"{name}/per column"] = per_feature(model, X, kind)
+        mean, row, column = embed_with_uncertainty(model, X, kind)
+        mean = mean.reshape(len(mean), len(model.codec_.features), -1)
+        for name, part in (("mean", mean), ("row", row), ("column", column)):
             found[f"embed_and_judge/{kind}/{name}"] = part
-    found |= under("uncertainties", model.uncertainties(X))
-    found |= under("score_samples", model.score_samples(X, terms=True))
+    several = {name.split()[0]: u for name, u in model.uncertainties(X).items()}
+    found |= under("uncertainties", several)
+    found |= under("score_samples", model.score_terms(X))
     return found | {"score_samples": model.score_samples(X), "score": np.array(model.score(X))}
+
+
+def per_feature(model: VarTJEPA, X: Any, kind: Any) -> NDArray[np.float32]:
+    """One number per row and feature, before dates are put together again."""
+
+    def score(networks: Any, rows: Any) -> torch.Tensor:
+        return score_rows(networks, rows, (kind,), model.seed_)[kind].per_column()
+
+    return model._compute(model.encode(X), score)
 
 
 def filled(model: VarTJEPA, X: Any) -> Found:
     found = columns(model.impute(X))
-    for i, draw in enumerate(model.impute(X, n_samples=3, random_state=1)):
+    for i, draw in enumerate(model.impute_samples(X, 3, random_state=1)):
         found |= under(f"draw {i}", columns(draw))
-    found |= under("default draw", columns(model.impute(X, n_samples=2)[1]))
+    found |= under("default draw", columns(model.impute_samples(X, 2)[1]))
     found |= under("prior", columns(model.impute(X, z="prior", random_state=1)))
     return under("impute", found)
 
@@ -335,13 +351,12 @@ def run_options() -> Found:
     options: dict[str, Any] = {
         "n_cls": 1, "context_share": (0.3, 0.7), "target_share": (0.2, 0.4), "targets": 3,
         "max_steps": 11, "epochs": 9, "warm_up_share": 0.3, "weight_decay": 0.05,
-        "validation_share": 0.2, "patience": 1, "check_every": 1, "max_levels": 3,
+        "validation_share": 0.2, "patience": 1, "validate_every": 1, "max_levels": 3,
         "column_kinds": {"count": "categorical"}, "scaling": "standard", "random_state": 5,
     }  # fmt: skip
     var_options = {
-        "l_pool": 2, "auxiliary_layers": 1, "cls_in_context": False, "noise_variance": 0.3,
-        "min_noise_variance": 1e-3, "alpha_rec": 0.5, "alpha_gen": 0.7, "alpha_kl_sx": 1e-2,
-        "alpha_kl_z": 1e-3, "alpha_kl_sy": 0.1, "anneal_share": 0.5, "imputer_kl": 0.1,
+        "noise_variance": 0.3, "alpha_rec": 0.5, "alpha_gen": 0.7, "alpha_kl_sx": 1e-2,
+        "alpha_kl_z": 1e-3, "alpha_kl_sy": 0.1, "anneal_share": (0.5, 0.5, 0.5), "imputer_kl": 0.1,
     }  # fmt: skip
     numbers = X[["b", "count"]].to_numpy(float)
     many = pd.concat([X] * 7, ignore_index=True)
@@ -374,8 +389,8 @@ def run_defaults() -> Found:
     found: Found = {}
     plain: dict[str, Any] = {"device": "cpu", "precision": "float32", "random_state": 0}
     for name, model in (
-        ("var_t_jepa", VarTJEPA(**plain, max_steps=4)),
-        ("t_jepa", TJEPA(**plain, max_steps=4)),
+        ("var_t_jepa", small(VarTJEPA, **plain, max_steps=4)),
+        ("t_jepa", small(TJEPA, **plain, max_steps=4)),
     ):
         model.fit(frame())
         found |= under(name, trained(model) | transformed(model, frame()))

@@ -3,23 +3,28 @@ back is like what they passed in.
 
 1. One row and a table without any value cannot be fitted, from memory or from files.
 2. A mistyped column name gets a suggestion: in column_kinds, in what is given, in later tables.
+3. Imputing keeps types: pandas categories (ordered ones too), nullable integers, booleans and text,
+   dates with a zone, polars categories and enums, Arrow dictionaries. A level that the frame's own
+   type lacks is added to it.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
 from tests.estimators.test_scikit_learn import SMALL
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
-from varjepa.estimators.frames import with_all_columns
+from varjepa.estimators.frames import fill_missing, like_input, with_all_columns
 from varjepa.tables import TableCodec, TableFiles, write_table
 
 
@@ -58,3 +63,78 @@ def test_mistyped_columns_get_a_suggestion() -> None:
         codec.encode(frame.rename(columns={"town": "tonw"}))
     with pytest.raises(InputError, match=r"no column 'weight' to treat as numeric$"):
         TableCodec.fit(frame, {"weight": "numeric"})
+
+
+def pandas_frame() -> pd.DataFrame:
+    sizes = pd.CategoricalDtype(["S", "M", "L"], ordered=True)
+    return pd.DataFrame(
+        {
+            "size": pd.Series(["S", None, "L", "M"], dtype=sizes),
+            "colour": pd.Series(["red", "blue", None, "red"], dtype="category"),
+            "grade": pd.Series([1, 2, None, 1], dtype="category"),
+            "count": pd.Series([1, None, 3, 4], dtype="Int64"),
+            "small": pd.Series([1, None, 3, 4], dtype="Int8"),
+            "yes": pd.Series([True, None, False, True], dtype="boolean"),
+            "text": pd.Series(["a", None, "b", "a"], dtype="string"),
+            "real": pd.Series([0.5, None, 1.5, 2.5], dtype="Float64"),
+            "single": pd.Series([0.5, None, 1.5, 2.5], dtype="float32"),
+            "when": pd.to_datetime(["2020-01-01", None, "2021-01-01", "2022-01-01"], utc=True),
+            "complete": pd.Series([1, 2, 3, 4], dtype="uint8"),
+        },
+        index=[7, 5, 3, 1],
+    )
+
+
+def polars_frame() -> pl.DataFrame:
+    return pl.DataFrame(
+        {
+            "colour": pl.Series(["red", "blue", None, "red"], dtype=pl.Categorical),
+            "size": pl.Series(["S", None, "L", "M"], dtype=pl.Enum(["S", "M", "L"])),
+            "count": pl.Series([1, None, 3, 4], dtype=pl.Int16),
+            "yes": [True, None, False, True],
+            "complete": pl.Series(["S"] * 4, dtype=pl.Enum(["S", "M", "L"])),
+        }
+    )
+
+
+@pytest.mark.parametrize("make", [pandas_frame, polars_frame])
+def test_imputing_keeps_types(make: Callable[[], Any]) -> None:
+    frame = make()
+    filled = VarTJEPA(**SMALL).fit(frame).impute(frame)
+    assert list(filled.columns) == list(frame.columns)
+    assert list(filled.dtypes) == list(frame.dtypes)
+    for name in frame.columns:
+        before, after = frame[name].to_list(), filled[name].to_list()
+        assert not pd.isna(pd.Series(after)).any(), name
+        assert [a for a, b in zip(after, before, strict=True) if not pd.isna(b)] == [
+            b for b in before if not pd.isna(b)
+        ]
+    if isinstance(frame, pd.DataFrame):
+        assert filled.index.equals(frame.index)
+
+
+def test_levels_that_the_frame_lacks_are_added() -> None:
+    table = pa.table({"c": ["a", "b", "new"], "n": [1, 2, 3]})
+    columns = {"c": ["a", "b", None], "n": [1, 2, 3]}
+    frame = pd.DataFrame(columns).astype({"c": "category", "n": "Int64"})
+    filled = like_input(table, frame)
+    assert list(filled["c"].cat.categories) == ["a", "b", "new"]
+    assert filled["c"].tolist() == ["a", "b", "new"]
+    assert filled["n"].dtype == "Int64"
+    enums = pl.DataFrame(columns, schema_overrides={"c": pl.Enum(["a", "b"])})
+    for given in (enums, enums.lazy()):
+        filled = like_input(table, given)
+        assert filled.schema["c"] == pl.Enum(["a", "b", "new"])
+    kinds = {"c": pl.Categorical}
+    assert like_input(table, pl.DataFrame(columns, schema_overrides=kinds)).schema["c"] == (
+        pl.Categorical
+    )
+
+
+def test_arrow_dictionaries_stay_dictionaries() -> None:
+    kind = pa.dictionary(pa.int8(), pa.string())
+    table = pa.table({"c": pa.array(["a", None, "b"]).cast(kind), "n": [1.0, 2.0, 3.0]})
+    values = pa.table({"c": pa.array(["b", "b", "b"]).cast(kind), "n": [1.0, 2.0, 3.0]})
+    filled = fill_missing(table, values, TableCodec.fit(table))
+    assert filled.schema == table.schema
+    assert filled["c"].to_pylist() == ["a", "b", "b"]

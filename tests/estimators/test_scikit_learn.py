@@ -25,6 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from tests.small import small
 from varjepa.errors import InputError
 from varjepa.estimators import TJEPA, VarTJEPA
 
@@ -33,11 +34,11 @@ CHECKS = "sklearn.utils.estimator_checks"
 SMALL: dict[str, Any] = {
     "d": 8, "depth": 1, "heads": 2, "ff": 8, "predictor_width": 8, "predictor_depth": 1,
     "imputer_width": 8, "imputer_depth": 1, "imputer_heads": 2, "imputer_ff": 8,
-    "predictor_heads": 2, "predictor_ff": 8, "epochs": 2, "check_every": 1,
+    "predictor_heads": 2, "predictor_ff": 8, "epochs": 2, "validate_every": 1,
 }  # fmt: skip
 
 
-@parametrize_with_checks([VarTJEPA(**SMALL)])
+@parametrize_with_checks([small(VarTJEPA, **SMALL)])
 def test_scikit_learn_checks(estimator: VarTJEPA, check: Callable[[VarTJEPA], None]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # two epochs on twenty rows do collapse
@@ -83,7 +84,9 @@ OTHER_SORTS = ("classif", "cluster", "outlier", "regress", "sample_weight", "arr
 
 
 @pytest.mark.parametrize("check", NEVER_RUN, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("estimator", [VarTJEPA(**SMALL), TJEPA(**TINY_T_JEPA)], ids=["var", "t"])
+@pytest.mark.parametrize(
+    "estimator", [small(VarTJEPA, **SMALL), small(TJEPA, **TINY_T_JEPA)], ids=["var", "t"]
+)
 def test_checks_that_check_estimator_never_runs(
     estimator: Any, check: Callable[[str, Any], None]
 ) -> None:
@@ -94,7 +97,7 @@ def test_checks_that_check_estimator_never_runs(
 
 def test_no_check_is_forgotten() -> None:
     run = {check.func.__name__ for _, check in estimator_checks.estimator_checks_generator(
-        VarTJEPA(**SMALL)
+        small(VarTJEPA, **SMALL)
     )}  # fmt: skip
     known = {name for name in vars(estimator_checks) if name.startswith("check_")}
     own = {n for n in known if getattr(vars(estimator_checks)[n], "__module__", "") == CHECKS}
@@ -133,7 +136,7 @@ def test_names_of_frames() -> None:
 def test_parameters_of_wrong_types(wrong: dict[str, Any]) -> None:
     (name,) = wrong
     with pytest.raises(InputError, match=f"The '{name}' parameter of VarTJEPA must be") as caught:
-        VarTJEPA(**{**SMALL, **wrong}).fit(frame())
+        small(VarTJEPA, **{**SMALL, **wrong}).fit(frame())
     assert "\n" not in str(caught.value)
 
 
@@ -152,7 +155,7 @@ def frame(n: int = 60) -> pd.DataFrame:
 def fitted(X: Any, **more: Any) -> VarTJEPA:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return VarTJEPA(**{**SMALL, "random_state": 0, **more}).fit(X)
+        return small(VarTJEPA, **{**SMALL, "random_state": 0, **more}).fit(X)
 
 
 @pytest.mark.parametrize(("output", "width"), [("flat", 24), ("mean", 8), ("cls", 8)])
@@ -176,12 +179,14 @@ def test_set_output() -> None:
 def test_pipeline_and_grid_search() -> None:
     X = frame()
     y = (X["size"] > 0).astype(int)
-    pipeline = make_pipeline(VarTJEPA(**SMALL, random_state=0), LogisticRegression())
+    pipeline = make_pipeline(small(VarTJEPA, **SMALL, random_state=0), LogisticRegression())
     search = GridSearchCV(pipeline, {"vartjepa__d": [4, 8]}, cv=2, error_score="raise")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         search.fit(X, y)
-        alone = GridSearchCV(VarTJEPA(**SMALL), {"depth": [1, 2]}, cv=2, error_score="raise").fit(X)
+        alone = GridSearchCV(
+            small(VarTJEPA, **SMALL), {"depth": [1, 2]}, cv=2, error_score="raise"
+        ).fit(X)
     assert search.predict(X).shape == (60,)
     assert np.isfinite(alone.best_score_)
 
@@ -199,7 +204,7 @@ def test_labels_pick_the_checkpoint_only_if_they_are_classes() -> None:
     X = frame()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        by_probe = VarTJEPA(**SMALL).fit(X, X["size"] > 0)
-        by_objective = VarTJEPA(**SMALL).fit(X, X["size"])
+        by_probe = small(VarTJEPA, **SMALL).fit(X, X["size"] > 0)
+        by_objective = small(VarTJEPA, **SMALL).fit(X, X["size"])
     assert by_probe.selected_by_ == "filtered accuracy"
     assert by_objective.selected_by_ == "held-out objective"

@@ -35,6 +35,7 @@ from sklearn.preprocessing import StandardScaler
 
 from tests.cli.test_shell import Captured, assert_refused, run
 from tests.estimators.test_var_t_jepa import SMALL
+from tests.small import small
 from varjepa import TJEPA, VarTJEPA
 from varjepa.errors import InputError
 from varjepa.estimators import fitting as large_tables
@@ -176,18 +177,18 @@ def test_streamed_is_as_good(tmp_path: Path, streaming: Callable[[int], None]) -
     folder = write_files(tmp_path / "logs", table, files=3, groups=100)
     files = TableFiles.find(folder, labels="label")
     bare = TableFiles(files.source, files.files, files.schema)
-    options = {**SMALL, "batch_size": 45, "learning_rate": 5e-3, "check_every": 4}
+    options = {**SMALL, "batch_size": 45, "learning_rate": 5e-3, "validate_every": 4}
     held, streamed = [], []
     for seed in range(3):
-        one = VarTJEPA(**{**options, "random_state": seed, "epochs": 4})
+        one = small(VarTJEPA, **{**options, "random_state": seed, "epochs": 4})
         held.append(quality(one.fit(table.drop_columns(["label"])), test))
     streaming(270)  # a quarter of the training rows, so four times as many epochs
     for seed in range(3):
-        other = VarTJEPA(**{**options, "random_state": seed, "epochs": 16})
+        other = small(VarTJEPA, **{**options, "random_state": seed, "epochs": 16})
         streamed.append(quality(other.fit(bare), test))
         assert len(other.history_) == 16
         assert other.codec_.to_json() == one.codec_.to_json()
-    untrained = quality(VarTJEPA(**{**options, "max_steps": 1}).fit(bare), test)
+    untrained = quality(small(VarTJEPA, **{**options, "max_steps": 1}).fit(bare), test)
     for mine, theirs in zip(np.transpose(streamed), np.transpose(held), strict=True):
         noise = max(0.02, float(np.ptp(theirs)))
         assert abs(mine.mean() - theirs.mean()) < noise, (mine, theirs)
@@ -200,13 +201,13 @@ def test_labels_of_all_rows(tmp_path: Path, streaming: Callable[[int], None]) ->
     files = TableFiles.find(write_files(tmp_path / "logs", table), labels="label")
     bare = TableFiles(files.source, files.files, files.schema)
     streaming(90)
-    by_column = VarTJEPA(**SMALL).fit(files)
-    by_array = VarTJEPA(**SMALL).fit(bare, table["label"].to_numpy())
+    by_column = small(VarTJEPA, **SMALL).fit(files)
+    by_array = small(VarTJEPA, **SMALL).fit(bare, table["label"].to_numpy())
     assert [r["filtered accuracy"] for r in by_column.history_] == [
         r["filtered accuracy"] for r in by_array.history_
     ]
     with pytest.raises(InputError, match=r"y has 399 labels, and .* 400 rows"):
-        VarTJEPA(**SMALL).fit(bare, table["label"].to_numpy()[1:])
+        small(VarTJEPA, **SMALL).fit(bare, table["label"].to_numpy()[1:])
 
 
 # --- 3
@@ -343,16 +344,16 @@ def test_max_steps_in_memory(tmp_path: Path, capsys: Captured) -> None:
         code = run("fit", table, "--out", tmp_path / "new", "--max-steps", wrong)
         assert_refused(capsys, code, f"--max-steps must be at least 1, not {wrong}")
     with pytest.raises(InputError, match="max_steps must be at least 1 or None, not 0"):
-        VarTJEPA(**{**SMALL, "max_steps": 0}).fit(classes(30, 0))
+        small(VarTJEPA, **{**SMALL, "max_steps": 0}).fit(classes(30, 0))
     assert not (tmp_path / "new").exists()
 
 
 def test_a_model_folder_from_before_max_steps_loads(tmp_path: Path) -> None:
     from varjepa.estimators.persistence import parameters_from_json, parameters_to_json
 
-    saved = parameters_to_json(VarTJEPA(**SMALL))
+    saved = parameters_to_json(small(VarTJEPA, **SMALL))
     del saved["max_steps"]
-    assert VarTJEPA(**parameters_from_json(VarTJEPA, saved, "parameters")).max_steps is None
+    assert small(VarTJEPA, **parameters_from_json(VarTJEPA, saved, "parameters")).max_steps is None
 
 
 @pytest.mark.parametrize(
@@ -482,7 +483,7 @@ from varjepa.tables.summaries import Room
 from varjepa.training import windows
 large_tables.MAX_CELLS_IN_MEMORY, windows.WINDOW_BYTES = 0, {20_000 * ROW_BYTES}
 large_tables.Room = lambda: Room(1 << 17, 1 << 20)
-VarTJEPA(**{SMALL}, validation_share=0.001, max_steps=2).fit(sys.argv[1])
+small(VarTJEPA, **{SMALL}, validation_share=0.001, max_steps=2).fit(sys.argv[1])
 print(peak_resident_mb())
 """
 

@@ -24,25 +24,26 @@ import pytest
 import torch
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from tests.small import small
 from varjepa.estimators import TJEPA, VarTJEPA
 from varjepa.metrics.collapse import diagnose_collapse
 from varjepa.model_folder import ModelFileError
-from varjepa.models.t_jepa import TJepa, TJepaSettings, embed_points
+from varjepa.models.t_jepa import TJepa, embed_points
 from varjepa.models.table_rows import TableShape
 from varjepa.randomness import seeded_weights
+from varjepa.settings import PointArchitecture, Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.loop import train
 from varjepa.training.losses import TJepaLoss
 from varjepa.training.selection import HeldOutLoss, Selection
-from varjepa.training.settings import TrainingSettings
 
 SMALL: dict[str, Any] = {
     "d": 8, "depth": 1, "heads": 2, "ff": 8, "predictor_width": 8, "predictor_depth": 1,
-    "predictor_heads": 2, "predictor_ff": 8, "epochs": 2, "check_every": 1,
+    "predictor_heads": 2, "predictor_ff": 8, "epochs": 2, "validate_every": 1,
 }  # fmt: skip
 
 
-@parametrize_with_checks([TJEPA(**SMALL)])
+@parametrize_with_checks([small(TJEPA, **SMALL)])
 def test_scikit_learn_checks(estimator: TJEPA, check: Callable[[TJEPA], None]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -63,7 +64,7 @@ def frame(n: int = 80) -> pd.DataFrame:
 
 
 def fitted(X: Any, y: Any = None, **more: Any) -> TJEPA:
-    return TJEPA(**{**SMALL, "random_state": 0, **more}).fit(X, y)
+    return small(TJEPA, **{**SMALL, "random_state": 0, **more}).fit(X, y)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +122,7 @@ def test_saved_models_answer_the_same(model: TJEPA, tmp_path: Path) -> None:
 
 
 def test_training_lowers_the_loss() -> None:
-    model = fitted(frame(200), epochs=30, check_every=30, learning_rate=3e-3)
+    model = fitted(frame(200), epochs=30, validate_every=30, learning_rate=3e-3)
     losses = [record["loss"] for record in model.history_]
     assert losses[-1] < 0.5 * losses[0]
     for name in ("scale", "spread"):
@@ -145,13 +146,13 @@ def test_column_order_does_not_matter(model: TJEPA) -> None:
 @pytest.mark.parametrize(
     "table",
     [
-        pd.DataFrame({"a": [1.0], "b": ["x"]}),
+        pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}),
         pd.DataFrame({"a": np.arange(30.0)}),
         pd.DataFrame({"k": list("abc") * 10}),
         pd.DataFrame({"a": [np.nan] * 30, "b": np.arange(30), "c": [None] * 30}),
         pd.DataFrame({"a": [np.nan, *range(29)], "b": [np.nan, *range(29)]}),
     ],
-    ids=["one row", "one number", "one category", "all missing", "an empty row"],
+    ids=["two rows", "one number", "one category", "all missing", "an empty row"],
 )
 def test_odd_tables(table: pd.DataFrame) -> None:
     with warnings.catch_warnings():
@@ -174,11 +175,11 @@ def test_wrong_parameters_are_named(wrong: dict[str, Any], says: str) -> None:
 
 
 SHAPE = TableShape(4)
-SETTINGS = TrainingSettings(epochs=20, batch=64, learning_rate=3e-3, check_every=5)
+SETTINGS = Training(epochs=20, batch=64, learning_rate=3e-3, validate_every=5)
 
 
 def objective(seed: int = 0, momentum: tuple[float, float] = (0.996, 1.0)) -> TJepaLoss:
-    settings = TJepaSettings(
+    settings = PointArchitecture(
         d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2,
         predictor_ff=16, momentum=momentum,
     )  # fmt: skip

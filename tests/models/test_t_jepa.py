@@ -21,20 +21,21 @@ import pytest
 import torch
 
 from varjepa.models.masking import FeatureMasks, draw_masks
-from varjepa.models.t_jepa import TJepa, TJepaSettings, embed_points, embed_points_in_blocks
+from varjepa.models.t_jepa import TJepa, embed_points, embed_points_in_blocks
 from varjepa.models.table_rows import TableShape
 from varjepa.randomness import seeded_weights
+from varjepa.settings import PointArchitecture
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.losses import TJepaLoss
 
-SMALL = TJepaSettings(
+SMALL = PointArchitecture(
     d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2,
     predictor_ff=16, n_cls=2, n_aux=3,
 )  # fmt: skip
 SHAPE = TableShape(3, (3, 5, 40))
 
 
-def build(shape: TableShape = SHAPE, settings: TJepaSettings = SMALL) -> TJepa:
+def build(shape: TableShape = SHAPE, settings: PointArchitecture = SMALL) -> TJepa:
     with seeded_weights(0):
         return TJepa(shape, settings)
 

@@ -19,20 +19,21 @@ from torch import nn
 from varjepa.models.inference import embed_in_blocks
 from varjepa.models.masking import FeatureMasks, draw_masks
 from varjepa.models.table_rows import TableShape
-from varjepa.models.var_t_jepa import VarTJepa, VarTJepaSettings, draw_latent_noise
+from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
 from varjepa.randomness import seeded_weights
+from varjepa.settings import Architecture
 from varjepa.tables.encoded import EncodedTable
 from varjepa.variational.elbo import ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise
 
-SMALL = VarTJepaSettings(
+SMALL = Architecture(
     d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2,
     imputer_width=8, imputer_depth=1, imputer_heads=2, imputer_ff=16,
 )  # fmt: skip
 SHAPE = TableShape(3, (3, 5, 40))
 
 
-def build(shape: TableShape = SHAPE, settings: VarTJepaSettings = SMALL) -> VarTJepa:
+def build(shape: TableShape = SHAPE, settings: Architecture = SMALL) -> VarTJepa:
     with seeded_weights(0):
         return VarTJepa(shape, settings)
 
@@ -56,7 +57,7 @@ def draw(
 
 @pytest.mark.parametrize("cls_in_context", [True, False])
 def test_shapes_and_gradients(cls_in_context: bool) -> None:
-    settings = VarTJepaSettings(
+    settings = Architecture(
         d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2,
         n_cls=2, cls_in_context=cls_in_context,
     )  # fmt: skip

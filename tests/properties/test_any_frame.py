@@ -25,6 +25,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.estimators.test_scikit_learn import SMALL
+from tests.small import small
 from tests.tables.test_round_trip import tables
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
@@ -59,7 +60,7 @@ def walk(frame: Any, output: str) -> None:
         return
     with warnings.catch_warnings(record=True) as caught, tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("always")
-        model = VarTJEPA(**TINY, output=output).fit(frame)
+        model = small(VarTJEPA, **TINY, output=output).fit(frame)
         before = model.embed(frame)
         model.save(f"{folder}/model")
         again = VarTJEPA.load(f"{folder}/model")

@@ -38,6 +38,7 @@ import pytest
 
 from tests.cli.test_shell import Captured, assert_refused, run, snapshot
 from tests.estimators.test_var_t_jepa import SMALL
+from tests.small import small
 from varjepa import VarTJEPA
 from varjepa.estimators import embedder as embedder_module
 from varjepa.estimators.embedder import Embedder
@@ -68,7 +69,7 @@ def rows_like_training(count: int, seed: int = 0) -> pa.Table:
 def save_model(folder: Path, seed: int = 0) -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # two epochs do collapse
-        model = VarTJEPA(**{**SMALL, "random_state": seed})
+        model = small(VarTJEPA, **{**SMALL, "random_state": seed})
         model.fit(rows_like_training(200).drop_columns(["id"])).save(folder)
     return folder
 
@@ -438,7 +439,7 @@ def test_a_failing_run_leaves_the_old_file(
 
 def test_a_model_fitted_on_an_array(tmp_path: Path, quiet: None) -> None:
     X = np.random.default_rng(0).normal(size=(60, 3))
-    estimator = VarTJEPA(**SMALL).fit(X)
+    estimator = small(VarTJEPA, **SMALL).fit(X)
     estimator.save(tmp_path / "model")
     source = write(
         pa.table({"a": X[:, 0], "id": range(60), "b": X[:, 1], "c": X[:, 2]}), tmp_path / "t.csv"

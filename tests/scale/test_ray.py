@@ -48,6 +48,7 @@ from tests.scale.ray_processes import (
     wait_until,
 )
 from tests.scale.test_embedding import identity, read_parts, rows_like_training, save_model, write
+from tests.small import small
 from varjepa import VarTJEPA
 from varjepa.errors import InputError
 from varjepa.estimators.embedder import Embedder
@@ -401,7 +402,7 @@ def test_throughput(tmp_path: Path, record_soak: Callable[[str, dict[str, Any]],
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # one epoch does collapse
         table = rows_like_training(400).drop_columns(["id"])
-        VarTJEPA(epochs=1, random_state=0).fit(table).save(tmp_path / "model")
+        small(VarTJEPA, epochs=1, random_state=0).fit(table).save(tmp_path / "model")
     source = write(rows_like_training(count, seed=7), tmp_path / "in.parquet")
     figures: dict[str, Any] = {"rows": count, "rows_of_a_part": 8_192}
     folders = []

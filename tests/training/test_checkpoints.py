@@ -31,28 +31,29 @@ import pandas as pd
 import pytest
 import torch
 
+from tests.small import small
 from tests.training.test_loop import SETTINGS, SHAPE, WEIGHTS, build, table
 from varjepa import VarTJEPA
 from varjepa.errors import InputError
 from varjepa.estimators import TJEPA
-from varjepa.models.t_jepa import TJepa, TJepaSettings
+from varjepa.models.t_jepa import TJepa
 from varjepa.randomness import seeded_weights
+from varjepa.settings import PointArchitecture, Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.checkpoints import (
     Checkpoints,
     DeferredSignals,
     checkpointing,
+    complete_checkpoints,
     remove_checkpoints,
-    whole_checkpoints,
 )
 from varjepa.training.cuda_graphs import PaddedStepper
 from varjepa.training.loop import TrainingResult, train
 from varjepa.training.losses import Loss, TJepaLoss, VarTJepaLoss
 from varjepa.training.selection import HeldOutLoss, Selection
-from varjepa.training.settings import TrainingSettings
 
 ROWS = table(200)  # three batches of 64 and one of 8
-SHORT = replace(SETTINGS, epochs=6, check_every=2)
+SHORT = replace(SETTINGS, epochs=6, validate_every=2)
 STEPS = 24
 
 
@@ -65,7 +66,7 @@ def var_t_jepa() -> VarTJepaLoss:
 
 
 def t_jepa() -> TJepaLoss:
-    settings = TJepaSettings(d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1,
+    settings = PointArchitecture(d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1,
                              predictor_heads=2, predictor_ff=16)  # fmt: skip
     with seeded_weights(0):
         return TJepaLoss(TJepa(SHAPE, settings))
@@ -78,7 +79,7 @@ def run(
     every: float = 0.0,
     resume: bool = True,
     selection: Any = None,
-    settings: TrainingSettings = SHORT,
+    settings: Training = SHORT,
     rows: EncodedTable = ROWS,
 ) -> TrainingResult:
     def on_step(step: int, total: int) -> None:
@@ -94,7 +95,7 @@ def run(
 
 def fingerprint(folder: Path) -> tuple[str, str]:
     """SHA-256 of all tensors of the last checkpoint, and of the history but for the seconds."""
-    number = whole_checkpoints(folder)[-1]
+    number = complete_checkpoints(folder)[-1]
     facts = json.loads((folder / f"{number}.json").read_text(encoding="utf-8"))
     assert facts.pop("finished")
     for record in (facts, *facts["history"]):
@@ -168,7 +169,7 @@ def test_patience_is_remembered(tmp_path: Path) -> None:
         def score(self, objective: Loss) -> float:
             return -float(sum(p.detach().abs().sum() for p in objective.model.parameters()))
 
-    settings = replace(SHORT, check_every=1, patience=2, learning_rate=0.1)
+    settings = replace(SHORT, validate_every=1, patience=2, learning_rate=0.1)
     whole = run(tmp_path / "whole", settings=settings, selection=Falling())
     assert len(whole.history) < settings.epochs
     with pytest.raises(Killed):
@@ -181,9 +182,9 @@ def test_patience_is_remembered(tmp_path: Path) -> None:
 # --- on disk
 
 
-def test_two_whole_checkpoints_stay(tmp_path: Path) -> None:
+def test_two_complete_checkpoints_stay(tmp_path: Path) -> None:
     run(tmp_path)
-    numbers = whole_checkpoints(tmp_path)
+    numbers = complete_checkpoints(tmp_path)
     assert numbers == [STEPS, STEPS + 1]  # one a step, and one of the end
     names = {path.name for path in tmp_path.iterdir()}
     ends = (".json", ".safetensors", ".manifest.json")
@@ -201,7 +202,7 @@ def test_a_damaged_checkpoint_falls_back(
     tmp_path: Path, stopped: Path, whole: tuple[str, str], end: str, how: str
 ) -> None:
     shutil.copytree(stopped, tmp_path, dirs_exist_ok=True)
-    newest = whole_checkpoints(tmp_path)[-1]
+    newest = complete_checkpoints(tmp_path)[-1]
     path = tmp_path / f"{newest}{end}"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -223,7 +224,7 @@ def test_a_damaged_checkpoint_falls_back(
         assert "older checkpoint" in said[0]
     assert fingerprint(tmp_path) == whole
     checkpoints = Checkpoints(tmp_path, 0)
-    for number in whole_checkpoints(tmp_path):
+    for number in complete_checkpoints(tmp_path):
         checkpoints._read(number)  # the damaged one is gone
 
 
@@ -305,7 +306,7 @@ def test_the_cost_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 SMALL: dict[str, Any] = {
     "d": 8, "depth": 1, "heads": 2, "ff": 8, "predictor_width": 8, "predictor_depth": 1,
-    "predictor_heads": 2, "predictor_ff": 8, "epochs": 3, "check_every": 1, "random_state": 0,
+    "predictor_heads": 2, "predictor_ff": 8, "epochs": 3, "validate_every": 1, "random_state": 0,
 }  # fmt: skip
 FRAME = pd.DataFrame(
     {
@@ -320,7 +321,7 @@ def fit(folder: Path, X: pd.DataFrame = FRAME, y: Any = None, **more: Any) -> TJ
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the latents have collapsed")
         parameters = {**SMALL, "checkpoint_dir": str(folder), "resume": True, **more}
-        return TJEPA(**parameters).fit(X, y)
+        return small(TJEPA, **parameters).fit(X, y)
 
 
 @pytest.mark.parametrize(
@@ -377,7 +378,7 @@ def test_checkpoints_are_no_part_of_a_model(tmp_path: Path) -> None:
 )
 def test_wrong_parameters(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
-        VarTJEPA(**wrong).fit(FRAME)
+        small(VarTJEPA, **wrong).fit(FRAME)
 
 
 # --- signals

@@ -20,10 +20,10 @@ from torch import Tensor
 
 from varjepa.errors import InputError
 from varjepa.models.inference import Measure, measure_rows
-from varjepa.models.masking import MaskSettings
 from varjepa.models.table_rows import TableShape
-from varjepa.models.var_t_jepa import VarTJepa, VarTJepaSettings
+from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.randomness import seeded_weights
+from varjepa.settings import Architecture, MaskSettings, Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.collapse_alarm import inspect_latents
 from varjepa.training.loop import TrainingResult, train
@@ -35,18 +35,22 @@ from varjepa.training.selection import (
     LinearProbeSettings,
     Selection,
 )
-from varjepa.training.settings import TrainingSettings
 from varjepa.training.state import TrainingState, snapshot
 from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
 
 SHAPE = TableShape(3, (4, 3))
-SMALL = VarTJepaSettings(
+SMALL = Architecture(
     d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2,
     predictor_ff=16, imputer_width=8, imputer_depth=1, imputer_heads=2, imputer_ff=16,
 )  # fmt: skip
 WEIGHTS = ElboWeights(rec=0.1, gen=1.0, kl_sx=1e-4, kl_z=1e-6, kl_sy=1e-5)
-SETTINGS = TrainingSettings(
-    epochs=30, batch=64, learning_rate=1e-2, warm_up_epochs=1, check_every=5, masks=MaskSettings()
+SETTINGS = Training(
+    epochs=30,
+    batch=64,
+    learning_rate=1e-2,
+    warm_up_epochs=1,
+    validate_every=5,
+    masks=MaskSettings(),
 )
 
 
@@ -65,7 +69,7 @@ def build(seed: int = 0) -> VarTJepa:
 
 def run(
     rows: EncodedTable,
-    settings: TrainingSettings = SETTINGS,
+    settings: Training = SETTINGS,
     seed: int = 0,
     weights: ElboWeights = WEIGHTS,
 ) -> tuple[VarTJepa, TrainingResult]:
@@ -95,7 +99,7 @@ def test_patience_ends_training() -> None:
             self.looks += 1
             return -self.looks
 
-    settings = replace(SETTINGS, check_every=1, patience=3)
+    settings = replace(SETTINGS, validate_every=1, patience=3)
     objective = VarTJepaLoss(build(), WEIGHTS)
     result = train(objective, table(), settings, Falling(), seed=0)
     assert result.best_epoch == 1
@@ -114,7 +118,7 @@ def test_a_training_without_a_finite_look_says_so() -> None:
         train(objective, table(), replace(SETTINGS, epochs=1), Blind(), seed=0)
 
 
-@pytest.mark.parametrize("name", ["epochs", "batch", "check_every", "patience", "max_bad_steps"])
+@pytest.mark.parametrize("name", ["epochs", "batch", "validate_every", "patience", "max_bad_steps"])
 def test_settings_that_make_no_sense_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must be at least 1"):
         replace(SETTINGS, **{name: 0})
@@ -246,12 +250,12 @@ def test_a_later_look_wins_unless_it_is_worse_than_chance_explains() -> None:
     model = build()
     plain, patient = (TrainingState(best=snapshot(model)) for _ in range(2))
     for score in (0.80, 0.90, 0.895, 0.70):
-        plain.judge(score, model)
-        patient.judge(score, model, noise=0.01)
+        plain.compare(score, model)
+        patient.compare(score, model, noise=0.01)
         for state in (plain, patient):
             state.history.append({})
-    assert (plain.best_epoch, plain.best_score, plain.checks_without_gain) == (2, 0.9, 2)
-    assert (patient.best_epoch, patient.best_score, patient.checks_without_gain) == (3, 0.9, 1)
+    assert (plain.best_epoch, plain.best_score, plain.validations_without_gain) == (2, 0.9, 2)
+    assert (patient.best_epoch, patient.best_score, patient.validations_without_gain) == (3, 0.9, 1)
 
 
 def test_the_noise_of_an_accuracy_is_its_standard_error() -> None:

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from varjepa.training.settings import Precision
 
+from tests.small import small
 from varjepa.demo.sim import draw_sim
 from varjepa.estimators import VarTJEPA
-from varjepa.training.settings import Precision
 
 SEEDS = 6
 EPOCHS = 12
@@ -29,8 +30,8 @@ def curves(precision: Precision) -> np.ndarray:
         [
             [
                 record["loss"]
-                for record in VarTJEPA(
-                    random_state=seed, epochs=EPOCHS, device="cuda", precision=precision
+                for record in small(
+                    VarTJEPA, random_state=seed, epochs=EPOCHS, device="cuda", precision=precision
                 )
                 .fit(table)
                 .history_

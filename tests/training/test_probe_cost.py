@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from paper.datasets.loading import load_dataset
+from tests.small import small
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.training.losses import Loss
@@ -49,8 +50,8 @@ def test_the_online_probe_costs_little(
         return found
 
     monkeypatch.setattr(FilteredProbe, "score", timed)
-    model = VarTJEPA(random_state=0, device="cpu")
-    model.set_params(epochs=model.check_every)  # as many steps as there are between two looks
+    model = small(VarTJEPA, random_state=0, device="cpu")
+    model.set_params(epochs=model.validate_every)  # as many steps as there are between two looks
     start = Times.now()
     model.fit(adult.table.take(train), adult.label[train])
     whole = Times.now().since(start)

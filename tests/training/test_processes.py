@@ -1,16 +1,16 @@
 """Claims about training with several processes, which are real ones and talk over gloo.
 
-1. Two or three processes end with the same weights, to the last bit, and with the losses, looks and
-   best epoch of one process within rounding; also where the last batch has fewer rows than there
-   are processes, and where cells are missing.
-2. All decide alike: a look counts as the leader sees it, and a training that gives up does so
-   everywhere, naming the rows.
-3. Only the leader writes. A training that one process was asked to stop stops everywhere after the
-   same step, with a checkpoint of it, and goes on with any number of processes: with as many as
-   before to the last bit, with others within rounding.
+1. Two or three processes end with the same weights, to the last bit, and with the losses,
+   validations and best epoch of one process within rounding; also where the last batch has fewer
+   rows than there are processes, and where cells are missing.
+2. All decide alike: a validation counts as the main process sees it, and a training that gives up
+   does so everywhere, naming the rows.
+3. Only the main process writes. A training that one process was asked to stop stops everywhere
+   after the same step, with a checkpoint of it, and goes on with any number of processes: with as
+   many as before to the last bit, with others within rounding.
 4. A process that dies is noticed by the others within seconds.
 5. Wrong input of one process is an error of all; processes with different tables are refused; a
-   seed that nobody asked for is the leader's.
+   seed that was not given is the main process's.
 6. Embeddings that processes share out are those of one process, to the last bit.
 7. Two processes of one thread train at least 1.6 times as fast as one.
 """
@@ -43,15 +43,17 @@ import torch.distributed as dist
 from sklearn.base import clone
 from torch import nn
 
+from tests.small import small
 from tests.training.test_loop import SETTINGS, SMALL, WEIGHTS, build, table
 from varjepa.cli.shell import keep_freed_memory
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
-from varjepa.models.t_jepa import TJepa, TJepaSettings
+from varjepa.models.t_jepa import TJepa
 from varjepa.models.table_rows import TableShape
 from varjepa.randomness import seeded_weights
+from varjepa.settings import PointArchitecture, Run, Training
 from varjepa.tables.encoded import EncodedTable
-from varjepa.training.checkpoints import Checkpoints, checkpointing, leaders_checkpoint
+from varjepa.training.checkpoints import Checkpoints, broadcast_checkpoint, checkpointing
 from varjepa.training.cuda_graphs import PaddedStepper, make_stepper
 from varjepa.training.loop import TrainingResult, check_collapse, train
 from varjepa.training.losses import Loss, TJepaLoss, VarTJepaLoss
@@ -59,10 +61,10 @@ from varjepa.training.processes import (
     ALONE,
     LostProcessError,
     Place,
-    Team,
-    joined,
+    World,
+    connect,
+    join_world,
     place_from_torchrun,
-    together,
 )
 from varjepa.training.selection import (
     FilteredProbe,
@@ -70,17 +72,16 @@ from varjepa.training.selection import (
     LinearProbeSettings,
     Selection,
 )
-from varjepa.training.settings import TrainingSettings
 from varjepa.training.step import Stepper
 
 CPU = torch.device("cpu")
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__, "torch._dynamo"])  # which optimisers import late
 
-SHORT = replace(SETTINGS, epochs=3, check_every=2)
+SHORT = replace(SETTINGS, epochs=3, validate_every=2)
 ROWS = table(129)  # two batches of 64, and one of a single row
 
-Work = Callable[[Team, Path], Any]
+Work = Callable[[World, Path], Any]
 
 
 def run_together(work: Work, folder: Path, size: int = 2) -> tuple[list[Any], list[int | None]]:
@@ -106,8 +107,8 @@ def _process(work: Work, rank: int, size: int, folder: Path) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")  # a few epochs do collapse
     try:
-        with joined(CPU, dist.FileStore(str(folder / "store"), size), rank, size) as team:
-            result = work(team, folder)
+        with connect(CPU, dist.FileStore(str(folder / "store"), size), rank, size) as world:
+            result = work(world, folder)
     except BaseException:
         traceback.print_exc()
         os._exit(1)
@@ -153,27 +154,27 @@ def var_t_jepa() -> VarTJepaLoss:
 def t_jepa() -> TJepaLoss:
     shared = {name: getattr(SMALL, name) for name in ("d", "depth", "heads", "ff")}
     with seeded_weights(0):
-        return TJepaLoss(TJepa(TableShape(3, (4, 3)), TJepaSettings(**shared)))
+        return TJepaLoss(TJepa(TableShape(3, (4, 3)), PointArchitecture(**shared)))
 
 
-def filtered_probe(team: Team) -> FilteredProbe:
+def filtered_probe(world: World) -> FilteredProbe:
     labels = ROWS.cat[:, 0] - 1
     return FilteredProbe(
-        ROWS, labels, ROWS, labels, 3, LinearProbeSettings(), 0, standard_errors=1.0, team=team
+        ROWS, labels, ROWS, labels, 3, LinearProbeSettings(), 0, standard_errors=1.0, world=world
     )
 
 
-def train_all(team: Team, folder: Path) -> list[dict[str, Any]]:
+def train_all(world: World, folder: Path) -> list[dict[str, Any]]:
     """Both models, both ways to look, complete rows and rows with holes."""
     cases: list[tuple[Loss, EncodedTable, Selection]] = [
-        (var_t_jepa(), ROWS, HeldOutLoss(ROWS, SHORT.masks, 0, batch=64, team=team)),
-        (var_t_jepa(), with_holes(), HeldOutLoss(with_holes(), SHORT.masks, 0, team=team)),
-        (var_t_jepa(), ROWS, filtered_probe(team)),
-        (t_jepa(), ROWS, HeldOutLoss(ROWS, SHORT.masks, 0, team=team)),
+        (var_t_jepa(), ROWS, HeldOutLoss(ROWS, SHORT.masks, 0, batch=64, world=world)),
+        (var_t_jepa(), with_holes(), HeldOutLoss(with_holes(), SHORT.masks, 0, world=world)),
+        (var_t_jepa(), ROWS, filtered_probe(world)),
+        (t_jepa(), ROWS, HeldOutLoss(ROWS, SHORT.masks, 0, world=world)),
     ]
     ends = []
     for objective, rows, selection in cases:
-        result = train(objective, rows, SHORT, selection, 0, team=team)
+        result = train(objective, rows, SHORT, selection, 0, world=world)
         ends.append(end_of(objective.model, result))
     return ends
 
@@ -195,10 +196,10 @@ def test_processes_end_with_one_process_model(
         assert one["weights"] != many["weights"]  # other sums: processes did share the rows
 
 
-def pad(team: Team, folder: Path) -> dict[str, Any]:
+def pad(world: World, folder: Path) -> dict[str, Any]:
     """Steps with the shapes of recordings, which fill the last batch up."""
     objective = var_t_jepa()
-    with PaddedStepper(objective, ROWS, SHORT, 0, team) as stepper:
+    with PaddedStepper(objective, ROWS, SHORT, 0, world) as stepper:
         stepper.begin_epoch()
         for _ in range(stepper.steps_per_epoch):
             stepper.step()
@@ -213,15 +214,15 @@ def test_padded_steps_are_shared_too(tmp_path: Path) -> None:
     assert one == pytest.approx(alone, rel=1e-5)
 
 
-def look(team: Team, folder: Path) -> list[Any]:
+def look(world: World, folder: Path) -> list[Any]:
     objective = var_t_jepa()
-    tokens = team.over_rows(lambda rows: (objective.embed(rows).mean,), ROWS)[0]
-    few = team.over_rows(lambda rows: (rows.num,), ROWS.take(slice(0, 1)))[0]
+    tokens = world.map_rows(lambda rows: (objective.embed(rows).mean,), ROWS)[0]
+    few = world.map_rows(lambda rows: (rows.num,), ROWS.take(slice(0, 1)))[0]
     return [
         hashlib.sha256(tokens.numpy().tobytes()).hexdigest(),
         few.tolist(),
-        filtered_probe(team).score(objective),
-        check_collapse(objective, ROWS, team).active_units,
+        filtered_probe(world).score(objective),
+        check_collapse(objective, ROWS, world).active_units,
     ]
 
 
@@ -234,7 +235,7 @@ def test_shared_looks_are_those_of_one_process(tmp_path: Path) -> None:
 
 
 class Opinion(Selection):
-    """Every process has its own; the leader's gets worse from the second look on."""
+    """Every process has its own; the main one's gets worse from the second validation on."""
 
     name = "opinion"
 
@@ -246,15 +247,15 @@ class Opinion(Selection):
         return self.looks if self.rank else -self.looks
 
 
-def decide(team: Team, folder: Path) -> list[Any]:
+def decide(world: World, folder: Path) -> list[Any]:
     objective = var_t_jepa()
-    settings = replace(SHORT, epochs=20, check_every=1, patience=3)
-    result = train(objective, ROWS, settings, Opinion(team.rank), 0, team=team)
+    settings = replace(SHORT, epochs=20, validate_every=1, patience=3)
+    result = train(objective, ROWS, settings, Opinion(world.rank), 0, world=world)
     sick = ROWS.take(torch.arange(len(ROWS)))
     sick.num[[5, 100]] = math.nan
     settings = replace(SHORT, batch=129, max_bad_steps=3)
     try:
-        train(var_t_jepa(), sick, settings, HeldOutLoss(ROWS, SHORT.masks, 0), 0, team=team)
+        train(var_t_jepa(), sick, settings, HeldOutLoss(ROWS, SHORT.masks, 0), 0, world=world)
         sentence = ""
     except InputError as error:
         sentence = str(error)
@@ -274,28 +275,28 @@ def test_all_processes_decide_alike(tmp_path: Path) -> None:
 # --- checkpoints
 
 
-def keep(team: Team, folder: Path, stop: int = 0, resume: bool = True) -> dict[str, Any]:
+def keep(world: World, folder: Path, stop: int = 0, resume: bool = True) -> dict[str, Any]:
     """A training that the last process is asked to stop after so many steps."""
-    checkpointed = folder / f"of-{0 if team.leads else team.rank}"
+    checkpointed = folder / f"of-{0 if world.is_main else world.rank}"
 
     def on_step(step: int, total: int) -> None:
-        if step == stop and team.rank == team.size - 1:
+        if step == stop and world.rank == world.size - 1:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    opened = checkpointing(checkpointed, 1e6, resume) if team.leads else nullcontext()
+    opened = checkpointing(checkpointed, 1e6, resume) if world.is_main else nullcontext()
     with opened as mine:
         checkpoints = mine or Checkpoints(checkpointed, 1e6)
-        past = leaders_checkpoint(mine.latest() if mine else None, checkpointed, team)
+        past = broadcast_checkpoint(mine.latest() if mine else None, checkpointed, world)
         objective = var_t_jepa()
         result = train(
-            objective, ROWS, SHORT, HeldOutLoss(ROWS, SHORT.masks, 0, team=team), 0,
-            on_step=on_step, checkpoints=checkpoints, past=past, team=team,
+            objective, ROWS, SHORT, HeldOutLoss(ROWS, SHORT.masks, 0, world=world), 0,
+            on_step=on_step, checkpoints=checkpoints, past=past, world=world,
         )  # fmt: skip
     return end_of(objective.model, result)
 
 
-def stop_at_5(team: Team, folder: Path) -> Any:
-    return keep(team, folder, stop=5)
+def stop_at_5(world: World, folder: Path) -> Any:
+    return keep(world, folder, stop=5)
 
 
 def test_a_stopped_training_goes_on_with_any_number_of_processes(tmp_path: Path) -> None:
@@ -315,17 +316,17 @@ def test_a_stopped_training_goes_on_with_any_number_of_processes(tmp_path: Path)
         assert_same_within_rounding(end, whole)
 
 
-def die(team: Team, folder: Path) -> float:
+def die(world: World, folder: Path) -> float:
     start = [0.0]
 
     def on_step(step: int, total: int) -> None:
         start[0] = time.monotonic()
-        if step == 4 and team.rank == 1:
+        if step == 4 and world.rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    selection = HeldOutLoss(ROWS, SHORT.masks, 0, team=team)
+    selection = HeldOutLoss(ROWS, SHORT.masks, 0, world=world)
     with pytest.raises(LostProcessError):
-        train(var_t_jepa(), ROWS, SHORT, selection, 0, on_step=on_step, team=team)
+        train(var_t_jepa(), ROWS, SHORT, selection, 0, on_step=on_step, world=world)
     return time.monotonic() - start[0]
 
 
@@ -343,27 +344,28 @@ def frame(rows: int = 60, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame({"size": rng.normal(size=rows), "colour": rng.choice(["r", "g"], rows)})
 
 
-def fit(team: Team, folder: Path) -> list[Any]:
-    """Every process has folders of its own, of which only the leader's may be used."""
-    mine = folder / f"process-{team.rank}"
-    small = {
+def fit(world: World, folder: Path) -> list[Any]:
+    """Every process has folders of its own, of which only the main one's may be used."""
+    mine = folder / f"process-{world.rank}"
+    sizes = {
         name: getattr(SMALL, name)
         for name in ("d", "depth", "heads", "ff", "predictor_width", "predictor_depth")
     }
-    model = VarTJEPA(
-        **small, predictor_heads=2, predictor_ff=16, imputer_depth=1, epochs=4, check_every=2,
-        log_dir=str(mine / "log"), checkpoint_dir=str(mine / "kept"), tensorboard=False, verbose=0,
+    model = small(
+        VarTJEPA, **sizes, predictor_heads=2, predictor_ff=16, imputer_depth=1, epochs=4,
+        validate_every=2,
     )  # fmt: skip
+    run = Run(log_dir=mine / "log", checkpoint_dir=mine / "kept")
     X = frame()
-    np.random.seed(team.rank)  # noqa: NPY002 - what random_state=None draws from
-    model.fit(X, X["size"] > 0)
+    np.random.seed(world.rank)  # noqa: NPY002 - what random_state=None draws from
+    model.fit(X, X["size"] > 0, run=run)
     ends = [[model.seed_, sha256(model.model_)]]
-    again = clone(model).set_params(resume=True).fit(X, X["size"] > 0)  # it has finished before
+    again = clone(model).fit(X, X["size"] > 0, run=replace(run, resume=True))  # it has finished
     ends.append([again.seed_, sha256(again.model_)])
     sentences = []
-    for X in (frame(seed=team.rank), frame(60 if team.leads else 0)):
+    for X in (frame(seed=world.rank), frame(60 if world.is_main else 0)):
         try:
-            clone(model).set_params(checkpoint_dir=None, random_state=0).fit(X)
+            clone(model).set_params(random_state=0).fit(X)
         except InputError as error:
             sentences.append(str(error))
     return [ends, sentences]
@@ -404,20 +406,20 @@ def test_the_place_among_processes(
         monkeypatch.setenv(name, value)
     assert place_from_torchrun() == expected
     if expected is None:
-        with together(CPU) as team:
-            assert team is ALONE
+        with join_world(CPU) as world:
+            assert world is ALONE
     else:
-        with pytest.raises(InputError, match="names one GPU"), together(torch.device("cuda:1")):
+        with pytest.raises(InputError, match="names one GPU"), join_world(torch.device("cuda:1")):
             pass
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-        with pytest.raises(InputError, match="more processes"), together(torch.device("cuda")):
+        with pytest.raises(InputError, match="more processes"), join_world(torch.device("cuda")):
             pass
 
 
 def test_parts_are_all_rows_once() -> None:
     for rows in (0, 1, 2, 7, 512):
         for size in (1, 2, 3, 8):
-            parts = [Team(rank, size).part(rows) for rank in range(size)]
+            parts = [World(rank, size).own_slice(rows) for rank in range(size)]
             assert [row for part in parts for row in range(part.start, part.stop)] == [*range(rows)]
             lengths = [part.stop - part.start for part in parts]
             assert max(lengths) - min(lengths) <= 1
@@ -429,7 +431,7 @@ LEVELS = (9, 16, 7, 15, 6, 5, 2, 42)  # of Adult's categories, beside 6 numbers
 STEPS, ROUNDS = 8, 16
 
 
-def adult_stepper(team: Team) -> Stepper:
+def adult_stepper(world: World) -> Stepper:
     """The estimator's defaults on a table of Adult's shape."""
     g = torch.Generator().manual_seed(0)
     cat = torch.stack([torch.randint(1, n + 1, (8192,), generator=g) for n in LEVELS], 1)
@@ -437,17 +439,17 @@ def adult_stepper(team: Team) -> Stepper:
     with seeded_weights(0):
         model = estimator._build(TableShape(6, tuple(n + 1 for n in LEVELS)))
     rows = EncodedTable(torch.rand(8192, 6, generator=g), cat, None)
-    settings = TrainingSettings(epochs=100, batch=512)
-    return make_stepper(estimator._objective(model), rows, settings, 0, team)
+    settings = Training(epochs=100, batch=512)
+    return make_stepper(estimator._objective(model), rows, settings, 0, world)
 
 
-def race(team: Team, told: Connection | None) -> None:
-    """Whenever told to, take some steps and say how long they took; the leader is told."""
+def race(world: World, told: Connection | None) -> None:
+    """Whenever told to, take some steps and say how long they took; the main process is told."""
     keep_freed_memory()
-    with adult_stepper(team) as stepper:
+    with adult_stepper(world) as stepper:
         stepper.begin_epoch()
         sizes = stepper.sizes
-        while team.leaders_number(bool(told and told.recv())):
+        while world.broadcast_number(bool(told and told.recv())):
             stepper.begin_epoch()
             stepper.sizes = sizes  # every round costs the same
             start, busy = time.perf_counter(), time.process_time()
@@ -462,8 +464,8 @@ def _racer(rank: int, size: int, store: str, told: Connection | None) -> None:
     if size == 1:
         race(ALONE, told)
     else:
-        with joined(CPU, dist.FileStore(store, size), rank, size) as team:
-            race(team, told)
+        with connect(CPU, dist.FileStore(store, size), rank, size) as world:
+            race(world, told)
     os._exit(0)
 
 

@@ -24,6 +24,7 @@ from tests.training.test_loop import SETTINGS, SMALL, WEIGHTS, build, table
 from varjepa.errors import InputError
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.randomness import seeded_weights
+from varjepa.settings import Training
 from varjepa.tables import EncodedTable, TableCodec, read_table
 from varjepa.tables.many_files import TableFiles
 from varjepa.tables.shuffling import ShuffledFiles
@@ -33,7 +34,6 @@ from varjepa.training.loop import TrainingResult, train
 from varjepa.training.losses import VarTJepaLoss
 from varjepa.training.row_source import WindowedRows, has_missing
 from varjepa.training.selection import HeldOutLoss
-from varjepa.training.settings import TrainingSettings
 from varjepa.training.step import Stepper
 
 ROWS, SIZE, EPOCHS = 600, 128, 6
@@ -106,7 +106,7 @@ def trained(
 ) -> TrainingResult:
     """A training in windows, perhaps of some steps only; the newest checkpoint stays."""
     source = windows(files)
-    shape_of = replace(SETTINGS, epochs=EPOCHS, batch=50, check_every=2)
+    shape_of = replace(SETTINGS, epochs=EPOCHS, batch=50, validate_every=2)
     with seeded_weights(0):
         model = VarTJepa(build().shape, SMALL)
     objective = VarTJepaLoss(model, WEIGHTS)
@@ -150,7 +150,7 @@ def test_resumed_to_the_last_bit(
 )
 def test_max_steps(most: int | None, steps: int, epochs: int) -> None:
     rows = table()
-    settings = replace(SETTINGS, epochs=5, max_steps=most, check_every=10, warm_up_epochs=0.25)
+    settings = replace(SETTINGS, epochs=5, max_steps=most, validate_every=10, warm_up_epochs=0.25)
     assert Stepper(VarTJepaLoss(build(), WEIGHTS), rows, settings, 0).rates_at(steps)[0] == 0
     selection = HeldOutLoss(rows, settings.masks, 0)
     taken = []
@@ -164,4 +164,4 @@ def test_max_steps(most: int | None, steps: int, epochs: int) -> None:
 
 def test_max_steps_is_at_least_one() -> None:
     with pytest.raises(ValueError, match="max_steps must be at least 1, not 0"):
-        TrainingSettings(max_steps=0)
+        Training(max_steps=0)

@@ -25,6 +25,5 @@ def demo(
 
     from varjepa.demo.run import DemoSettings, run_demo
 
-    settings = DemoSettings(rows=rows, epochs=epochs)
-    page = run_demo(out, settings, lambda line: console.print(line, soft_wrap=True))
+    page = run_demo(out, DemoSettings(rows=rows, epochs=epochs), console.print)
     console.print(f"\nreport: {page}", soft_wrap=True)

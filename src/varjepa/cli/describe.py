@@ -38,25 +38,25 @@ def describe_model(folder: Path) -> list[str]:
     """Its columns as they were in training, and how the training went."""
     from varjepa.estimators import TJEPA, VarTJEPA
     from varjepa.model_folder import open_model
-    from varjepa.tables.describe import describe_codec
 
     with open_model(folder) as saved:
         name = saved.config.get("estimator") if isinstance(saved.config, dict) else None
     model: Any = (TJEPA if name == "TJEPA" else VarTJEPA).load(folder)
-    epochs = (
-        f"{name}: {len(model.history_)} epochs, of which epoch {model.best_epoch_} was selected"
-    )
-    return [*describe_codec(model.codec_).lines(), epochs, f"fit: {describe_fit(model)}"]
+    return [
+        *model.describe().lines(),
+        f"{name}: epoch {model.best_epoch_} of {len(model.history_)} was selected",
+        f"fit: {describe_fit(model)}",
+    ]
 
 
 def describe_fit(model: Any) -> str:
     """Whether a fitted model is good, in words."""
     from varjepa.training.progress import describe_training
 
-    collapse = model.collapse_
+    collapse, patience = model.collapse_, model.settings("training").patience
     silent = [model.codec_.features[j].name for j in collapse.silent_features]
     return describe_training(
-        model.history_, model.selected_by_, model.patience, collapse.collapsed, silent
+        model.history_, model.selected_by_, patience, collapse.collapsed, silent
     )
 
 

@@ -79,39 +79,41 @@ def fit(
         return
 
     from varjepa.estimators import VarTJEPA
-    from varjepa.estimators.settings import pick_device
+    from varjepa.estimators.parameters import pick_device
     from varjepa.files import remove_temporaries
+    from varjepa.settings import Run, Training
     from varjepa.tables import TableFiles
-    from varjepa.training.checkpoints import remove_checkpoints, whole_checkpoints
-    from varjepa.training.processes import LostProcessError, together
+    from varjepa.training.checkpoints import complete_checkpoints, remove_checkpoints
+    from varjepa.training.processes import LostProcessError, join_world
     from varjepa.training.progress import in_words
 
     model = VarTJEPA(
-        epochs="auto" if epochs is None else epochs,
-        max_steps=max_steps,
+        training=Training(epochs="auto" if epochs is None else epochs, max_steps=max_steps),
         column_kinds=parse_kinds(kind) or None,
         device=device,
         random_state=random_state,
-        log_dir=str(out),
-        tensorboard=tensorboard,
-        capture=compile_steps == "on",
-        checkpoint_dir=str(checkpoints),
+        verbose=2,
+    )
+    run = Run(
+        checkpoint_dir=checkpoints,
         checkpoint_every=checkpoint_every,
         resume=resume,
-        verbose=1,
+        log_dir=out,
+        tensorboard=tensorboard,
+        capture=compile_steps == "on",
     )
     try:
-        with together(pick_device(device)) as team:
-            with team.sharing_errors():
+        with join_world(pick_device(device)) as world:
+            with world.sharing_errors():
                 rows, labels = read_rows(table, target)
-            model.fit(rows, labels)
-        if not team.leads:
+            model.fit(rows, labels, run=run)
+        if not world.is_main:
             return
         remove_temporaries(out)
         model.save(out)
     except (KeyboardInterrupt, LostProcessError) as stop:
         why = str(stop) or "interrupted"
-        if whole_checkpoints(checkpoints):
+        if complete_checkpoints(checkpoints):
             why += f"; the same command with --resume goes on from {checkpoints}"
         raise Interrupted(why) from stop
     remove_checkpoints(checkpoints)
@@ -131,6 +133,7 @@ def read_rows(table: str, target: str | None) -> tuple[pa.Table | TableFiles, ND
     from varjepa.estimators.fitting import table_files
     from varjepa.tables import read_table
     from varjepa.tables.arrow_types import refuse_unsupported
+    from varjepa.tables.messages import quoted, suggestion
 
     files = table_files(table)
     if files is not None:
@@ -139,10 +142,11 @@ def read_rows(table: str, target: str | None) -> tuple[pa.Table | TableFiles, ND
     if target is None:
         return rows, None
     if target not in rows.column_names:
-        raise InputError(f"--target {target!r} is not a column of {table}")
+        close = suggestion(target, rows.column_names)
+        raise InputError(f"--target {quoted(target)} is not a column of {table}{close}")
     refuse_unsupported(target, rows.schema.field(target).type)
     labels = rows[target].to_numpy(zero_copy_only=False)
     rows = rows.drop_columns([target])
     if rows.num_columns == 0:
-        raise InputError(f"{table} has no column besides --target {target!r}")
+        raise InputError(f"{table} has no column besides --target {quoted(target)}")
     return rows, labels

@@ -50,11 +50,13 @@ def impute(
     rows = read_rows(table)
     if count > 1 and "draw" in rows.column_names:
         raise InputError("the table has a column 'draw', the name that numbers the samples")
-    filled = estimator.impute(rows, n_samples=count, random_state=random_state)
-    if count > 1:
+    if count == 1:
+        filled = estimator.impute(rows, random_state=random_state)
+    else:
+        samples_of_cells = estimator.impute_samples(rows, count, random_state=random_state)
         parts = [
             part.append_column("draw", pa.array(np.full(part.num_rows, i)))
-            for i, part in enumerate(filled)
+            for i, part in enumerate(samples_of_cells)
         ]
         filled = pa.concat_tables(parts)
     write_result(filled, out, raw_text)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from varjepa.estimators import VarTJEPA
 
 Model = Annotated[Path, typer.Argument(help="A model folder that `varjepa fit` wrote.")]
-Table = Annotated[Path, typer.Argument(help="A .csv, .parquet, .arrow or .feather file.")]
+Table = Annotated[Path, typer.Argument(help="A .csv, .csv.gz, .parquet, .arrow or .feather file.")]
 Tables = Annotated[
     str, typer.Argument(help='A table, a folder of .parquet files, or a pattern: "logs/*.parquet".')
 ]

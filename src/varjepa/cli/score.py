@@ -37,7 +37,7 @@ def score(
     rows = read_rows(table)
     columns = {
         "score": estimator.score_samples(rows),
-        **estimator.score_samples(rows, terms=True),
-        **{f"uncertainty_{kind}": u for kind, u in estimator.uncertainties(rows).items()},
+        **estimator.score_terms(rows),
+        **{f"uncertainty_{n.split()[0]}": u for n, u in estimator.uncertainties(rows).items()},
     }
     write_result(pa.table(columns), out, raw_text)

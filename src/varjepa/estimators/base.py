@@ -9,8 +9,9 @@ import json
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -23,42 +24,45 @@ from torch import Tensor, nn
 from varjepa.environment import compare_arithmetic
 from varjepa.errors import InputError
 from varjepa.estimators.fitting import (
+    Task,
+    TrainingData,
     fit_codec,
     hand_back_memory,
     is_streamed,
+    make_task,
     read_encoded,
     read_labels,
-    streamed_task,
     table_files,
-    task_in_memory,
+    with_validation,
 )
 from varjepa.estimators.frames import refuse_too_little, to_arrow
-from varjepa.estimators.persistence import from_saved, to_saved
-from varjepa.estimators.resuming import claim, open_checkpoints
-from varjepa.estimators.settings import (
+from varjepa.estimators.parameters import (
     Output,
+    changed,
     check_parameters,
-    constraints_of,
+    expand,
     pick_device,
     table_shape,
-    training_settings,
 )
+from varjepa.estimators.persistence import from_saved, to_saved
+from varjepa.estimators.resuming import claim, open_checkpoints
 from varjepa.model_folder import open_model, save_model
 from varjepa.models.table_rows import TableShape, map_blocks
 from varjepa.randomness import seeded_weights
+from varjepa.settings import Run, Settings, Training, as_path
 from varjepa.tables import EncodedTable, Scaling, TableCodec
 from varjepa.tables import Kind as ColumnKind
+from varjepa.tables.describe import TableDescription, describe_codec
 from varjepa.tables.many_files import TableFiles
 from varjepa.training.checkpoints import Checkpoint, Checkpoints
 from varjepa.training.collapse_alarm import CollapseReport
 from varjepa.training.loop import train
 from varjepa.training.losses import Loss
-from varjepa.training.processes import current_team
-from varjepa.training.progress import listening, reading_bar
-from varjepa.training.row_source import RowSource
-from varjepa.training.selection import Selection
-from varjepa.training.settings import Precision, TrainingSettings
+from varjepa.training.processes import current_world
+from varjepa.training.progress import listening, reading_bar, show_lines
 from varjepa.training.state import Record
+
+OnEpoch = Callable[[Record], None]
 
 
 class TableEstimator(TransformerMixin, BaseEstimator):
@@ -66,36 +70,6 @@ class TableEstimator(TransformerMixin, BaseEstimator):
 
     The constructor only stores; everything learned ends in ``_``.
     """
-
-    # parameters that the constructor of every subclass has
-    d: int
-    n_cls: int
-    context_share: tuple[float, float]
-    target_share: tuple[float, float]
-    targets: int
-    epochs: int | Literal["auto"]
-    max_steps: int | None
-    batch_size: int | Literal["auto"]
-    learning_rate: float
-    warm_up_share: float
-    weight_decay: float
-    check_every: int
-    patience: int
-    validation_share: float
-    column_kinds: Mapping[str, ColumnKind] | None
-    scaling: Scaling
-    max_levels: int
-    output: Output
-    device: str
-    precision: Precision
-    capture: bool
-    log_dir: str | None
-    tensorboard: bool
-    checkpoint_dir: str | None
-    checkpoint_every: float
-    resume: bool
-    verbose: int
-    random_state: Any
 
     # what fit learns
     codec_: TableCodec
@@ -109,10 +83,37 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
 
-    _discard: ClassVar[float]
-    """share of the most uncertain validation rows that picking a checkpoint leaves out"""
+    settings_kinds: ClassVar[dict[str, type[Settings]]]
+    """the settings object that each of these parameters takes"""
+    _has_uncertainty: ClassVar[bool]
+    """whether uncertain validation rows can be discarded"""
     _remedy: ClassVar[str]
     """what to do about a collapse"""
+
+    def __init__(
+        self,
+        architecture: Any = None,
+        objective: Any = None,
+        training: Training | None = None,
+        *,
+        column_kinds: Mapping[str, ColumnKind] | None = None,
+        scaling: Scaling = "min_max",
+        max_levels: int = 1000,
+        output: Output = "flat",
+        device: str = "auto",
+        verbose: int = 0,
+        random_state: Any = None,
+    ) -> None:
+        self.architecture = architecture
+        self.objective = objective
+        self.training = training
+        self.column_kinds = column_kinds
+        self.scaling = scaling
+        self.max_levels = max_levels
+        self.output = output
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
 
     # --- what a subclass fills in
 
@@ -120,7 +121,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         """The networks, untrained."""
         raise NotImplementedError
 
-    def _objective(self, model: Any) -> Loss:
+    def _loss(self, model: Any) -> Loss:
         """The model with its loss."""
         raise NotImplementedError
 
@@ -132,76 +133,123 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         """The CLS tokens of whole rows.  # (B, N_CLS, d)"""
         raise NotImplementedError
 
-    def _training_settings(self, rows: int) -> TrainingSettings:
-        """Optimisation, with what is "auto" decided by the number of rows to train on."""
-        return training_settings(self, rows)
+    # --- settings
+
+    def settings(self, name: str) -> Any:
+        """The settings object in use: the one given to the constructor, or its defaults."""
+        value = getattr(self, name)
+        return self.settings_kinds[name]() if value is None else value
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters; with ``deep`` also the fields of settings, as ``training__learning_rate``."""
+        found: dict[str, Any] = super().get_params(deep=False)
+        if deep:
+            for name, kind in self.settings_kinds.items():
+                value = self.settings(name)
+                if isinstance(value, kind):
+                    found |= expand(name, value)
+        return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters; a nested one replaces its settings object by a changed copy."""
+        inner: dict[str, dict[str, Any]] = {}
+        outer: dict[str, Any] = {}
+        for key, value in params.items():
+            name, _, field = key.partition("__")
+            if field and name in self.settings_kinds:
+                inner.setdefault(name, {})[field] = value
+            else:
+                outer[key] = value
+        super().set_params(**outer)
+        for name, changes in inner.items():
+            setattr(self, name, changed(name, self.settings(name), changes))
+        return self
 
     # --- learning
 
-    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
-        """Learn from unlabelled rows; class labels y, where given, only pick the checkpoint.
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        validation: Any = None,
+        run: Run | None = None,
+        on_epoch: OnEpoch | None = None,
+    ) -> Self:
+        """Learn from unlabelled rows; class labels, where given, only pick the checkpoint.
 
-        Labels may be missing (None, NaN) for some rows, which are then learned from all the same.
-        Inside :func:`varjepa.training.processes.together` all processes train one model.
+        Args:
+            X: a table (see the class), or a folder or pattern of Parquet files.
+            y: class labels; None or NaN where a row has none. Such rows are learned from all the
+                same. Numbers that are no classes (floats, or many different integers) pick nothing.
+            validation: rows that pick the checkpoint: ``X_val``, ``(X_val, y_val)``, or a
+                :class:`Validation` with row numbers of X. None: a random share of X.
+            run: folders for checkpoints and logs, and whether to resume.
+            on_epoch: called with the record of every finished epoch.
+
+        Under torchrun, inside :func:`varjepa.training.processes.join_world`, all processes train
+        one model.
         """
         before = dict(self.__dict__)
         try:
-            self._fit(X, y)
+            self._fit(X, y, validation, run or Run(), on_epoch or (lambda record: None))
         except BaseException:  # a fit that failed leaves the estimator as it was
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
         return self
 
-    def _fit(self, X: Any, y: ArrayLike | None) -> None:
-        team = current_team()
-        with team.sharing_errors():
-            files, rows = table_files(X), None
-            if files is None:
-                codec, rows = self._begin(X)
-            else:
-                if self.verbose and team.leads:
-                    files = replace(files, watch=reading_bar)
-                codec, rows, y = self._begin_files(files, y)
-        self.seed_ = int(team.leaders_number(self.seed_))
-        with open_checkpoints(self, team) as (checkpoints, past):
-            is_asked = checkpoints is not None or team.size > 1
-            if rows is not None:
-                task = task_in_memory(self, codec, rows, y, team, with_identity=is_asked)
-                rows = None  # the task has those it needs
-            else:
-                assert files is not None
-                task = streamed_task(self, codec, files, y, team)
+    def _fit(
+        self, X: Any, y: ArrayLike | None, validation: Any, run: Run, on_epoch: OnEpoch
+    ) -> None:
+        world = current_world()
+        with world.sharing_errors():
+            check_parameters(self)
+            files = table_files(X)
+            if files is not None and self.verbose and world.is_main:
+                files = replace(files, watch=reading_bar)
+            data = self._read(X, y) if files is None else self._read_files(files, y)
+            data = with_validation(self, data, validation)
+        self.seed_ = int(world.broadcast_number(self.seed_))
+        with open_checkpoints(self, run, world) as (checkpoints, past):
+            is_asked = checkpoints is not None or world.size > 1
+            codec, description = data.codec, data.description
+            task = make_task(self, data, world, with_identity=is_asked)
+            del data  # the task has the rows it needs
             if files is not None:
                 hand_back_memory()
             if is_asked:
                 assert task.identity is not None
-                team.refuse_different(json.dumps(task.identity).encode())
+                world.check_same(json.dumps(task.identity).encode())
                 claim(checkpoints, past, task.identity)
-            log_dir = Path(self.log_dir) if self.log_dir is not None and team.leads else None
-            bar = bool(self.verbose) and team.leads
-            with listening(bar, log_dir, self.tensorboard) as listeners:
-                self._train(
-                    codec, task.source, task.settings, task.selection,
-                    listeners.on_epoch, listeners.on_step, checkpoints, past,
-                )  # fmt: skip
+            log_dir = as_path(run.log_dir) if world.is_main else None
+            bar = bool(self.verbose) and world.is_main
+            if bar and description is not None:
+                show_lines(description.lines())
+            with listening(bar, log_dir, run.tensorboard) as listeners:
 
-    def _begin(self, X: Any) -> tuple[TableCodec, EncodedTable]:
+                def after_epoch(record: Record) -> None:
+                    listeners.on_epoch(record)
+                    on_epoch(record)
+
+                self._train(
+                    codec, task, after_epoch, listeners.on_step, checkpoints, past, run.capture
+                )
+
+    def _read(self, X: Any, y: ArrayLike | None) -> TrainingData:
         """The table as tensors, with a codec fitted to it; this fit's seed."""
-        check_parameters(self)
         table = to_arrow(self, X, reset=True)
         codec = TableCodec.fit(
             table, self.column_kinds, scaling=self.scaling, max_levels=self.max_levels
         )
         refuse_too_little(codec, table.num_rows)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-        return codec, self._rows(codec.encode(table))
+        description = describe_codec(codec, table) if self.verbose > 1 else None
+        rows = self._rows(codec.encode(table))
+        return TrainingData(codec, rows, None, y, description=description)
 
-    def _begin_files(
-        self, files: TableFiles, y: ArrayLike | None
-    ) -> tuple[TableCodec, EncodedTable | None, ArrayLike | None]:
-        """The same of a table in files, and its labels; rows None: too many to hold."""
-        check_parameters(self)
+    def _read_files(self, files: TableFiles, y: ArrayLike | None) -> TrainingData:
+        """The same of a table in files; its rows are not read where there are too many to hold."""
         if y is not None and files.labels is not None:
             raise InputError("the labels are either y or a column of the files, not both")
         self.frame_ = "pyarrow"
@@ -210,45 +258,49 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         codec = fit_codec(files, self.column_kinds, self.scaling, self.max_levels)
         refuse_too_little(codec, files.rows)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
+        description = replace(describe_codec(codec), rows=files.rows) if self.verbose > 1 else None
         if is_streamed(files):
-            return codec, None, y
-        return codec, self._rows(read_encoded(files, codec)), read_labels(files) if y is None else y
+            return TrainingData(codec, None, files, y, description=description)
+        labels = read_labels(files) if y is None else y
+        rows = self._rows(read_encoded(files, codec))
+        return TrainingData(codec, rows, files, labels, description=description)
 
     def _train(
         self,
         codec: TableCodec,
-        source: RowSource,
-        settings: TrainingSettings,
-        selection: Selection,
-        on_epoch: Callable[[Record], None] = lambda record: None,
-        on_step: Callable[[int, int], None] = lambda step, total: None,
-        checkpoints: Checkpoints | None = None,
-        past: Checkpoint | None = None,
+        task: Task,
+        on_epoch: OnEpoch,
+        on_step: Callable[[int, int], None],
+        checkpoints: Checkpoints | None,
+        past: Checkpoint | None,
+        capture: bool,
     ) -> None:
-        """Train on rows of this source, and keep what was learned."""
+        """Train, and keep what was learned."""
         with seeded_weights(self.seed_):
-            model = self._build(table_shape(codec)).to(source.rows.num.device)
+            model = self._build(table_shape(codec)).to(task.source.rows.num.device)
         result = train(
-            self._objective(model),
-            source,
-            settings,
-            selection,
+            self._loss(model),
+            task.source,
+            task.training,
+            task.selection,
             self.seed_,
             on_epoch,
             on_step,
             checkpoints=checkpoints,
             past=past,
-            team=current_team(),
+            world=current_world(),
+            capture=capture,
         )
         self.codec_, self.model_ = codec, model.cpu()
         self.history_ = result.history
         self.best_epoch_ = result.best_epoch
-        self.selected_by_ = selection.name
+        self.selected_by_ = task.selection.name
         self.collapse_ = result.collapse
         if result.collapse.collapsed:
             warnings.warn(
-                f"the latents have collapsed: {result.collapse.active_units:.1f} of {self.d} "
-                f"dimensions per column vary across rows; {self._remedy}",
+                f"the latents have collapsed: {result.collapse.active_units:.1f} of "
+                f"{self.settings('architecture').d} dimensions per column vary across rows; "
+                f"{self._remedy}",
                 stacklevel=4,
             )
 
@@ -256,8 +308,14 @@ class TableEstimator(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> NDArray[np.float32]:
         """Embeddings as a 2-D array; ``output`` says which."""
-        tokens = self._blockwise(X, self._cls if self.output == "cls" else self._tokens)
+        compute = self._cls if self.output == "cls" else self._tokens
+        tokens = self._compute(self.encode(X), compute)
         return tokens.mean(1) if self.output == "mean" else tokens.reshape(len(tokens), -1)
+
+    def describe(self) -> TableDescription:
+        """What was inferred of the table that the model was fitted to; ``print`` shows it."""
+        check_is_fitted(self)
+        return describe_codec(self.codec_)
 
     # --- keeping
 
@@ -287,18 +345,30 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the columns of :meth:`transform`; ``input_features`` names those of an array."""
         check_is_fitted(self)
-        names = _check_feature_names_in(self, input_features)
-        called = dict(zip(self.codec_.schema.names, names, strict=True))
+        given = _check_feature_names_in(self, input_features)
+        architecture = self.settings("architecture")
+        called = dict(zip(self.codec_.schema.names, given, strict=True))
         heads = {
             "flat": [f.name.replace(f.column, called[f.column], 1) for f in self.codec_.features],
             "mean": [type(self).__name__.lower()],
-            "cls": [f"cls{i}" for i in range(self.n_cls)],
+            "cls": [f"cls{i}" for i in range(architecture.n_cls)],
         }[self.output]
-        return np.array([f"{head}_{i}" for head in heads for i in range(self.d)], dtype=object)
+        return np.array(
+            [f"{head}_{i}" for head in heads for i in range(architecture.d)], dtype=object
+        )
 
     @property
     def _parameter_constraints(self) -> dict[str, list[Any]]:
-        return constraints_of(type(self))
+        return {
+            **{name: [kind, None] for name, kind in self.settings_kinds.items()},
+            "column_kinds": [Mapping, None],
+            "scaling": [str],
+            "max_levels": [Integral],
+            "output": [str],
+            "device": [str],
+            "verbose": [Integral, "boolean"],
+            "random_state": ["random_state"],
+        }
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -314,13 +384,18 @@ class TableEstimator(TransformerMixin, BaseEstimator):
 
     # --- inside
 
+    def encode(self, X: Any) -> EncodedTable:
+        """The rows of a table as the networks see them."""
+        check_is_fitted(self)
+        return self._rows(self.codec_.encode(to_arrow(self, X, reset=False)))
+
     def _rows(self, encoded: EncodedTable) -> EncodedTable:
         return encoded.to(pick_device(self.device))
 
-    def _blockwise(self, X: Any, compute: Callable[[Any, EncodedTable], Tensor]) -> NDArray[Any]:
+    def _compute(
+        self, rows: EncodedTable, compute: Callable[[Any, EncodedTable], Tensor]
+    ) -> NDArray[Any]:
         """Compute something for every row in blocks of one size; the result as one array."""
-        check_is_fitted(self)
-        rows = self._rows(self.codec_.encode(to_arrow(self, X, reset=False)))
         if not len(rows):
             raise InputError("the table has no rows")
         model = self.model_.to(rows.num.device)

@@ -17,16 +17,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from varjepa.errors import InputError
 from varjepa.estimators.frames import like_input
-from varjepa.estimators.settings import pick_device
+from varjepa.estimators.parameters import pick_device
 from varjepa.estimators.var_t_jepa import VarTJEPA
 from varjepa.model_folder import ModelFileError
-from varjepa.models.inference import Kind
+from varjepa.models.inference import Kind, default_aggregate, embed_rows, score_rows
 from varjepa.models.table_rows import block_size
+from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.tables import read_table
 from varjepa.tables.arrow_types import value_type
+from varjepa.tables.encoded import EncodedTable
 from varjepa.tables.messages import TableWarnings, collect_warnings, listed
 from varjepa.tables.values import undictionary
 
@@ -87,8 +92,7 @@ class Embedder:
         with opened.lock, warnings.catch_warnings():
             if opened.by_position:  # the user knows: that is how the model was fitted
                 warnings.filterwarnings("ignore", "X has feature names", UserWarning)
-            mean, per_row, cells = opened.estimator.embed_and_judge(rows, self.uncertainty)
-        flat = mean.reshape(len(mean), -1)
+            flat, per_row, cells = embed_with_uncertainty(opened.estimator, rows, self.uncertainty)
         columns = [*np.ascontiguousarray(flat.T), per_row]  # one copy, not many
         if self.per_column:
             columns += [*np.ascontiguousarray(cells.T)]
@@ -153,12 +157,35 @@ class Embedder:
     def _names(self) -> list[str]:
         estimator = self._opened().estimator
         features = [feature.name for feature in estimator.codec_.features]
-        names = [f"{name}_{i}" for name in features for i in range(estimator.d)] + [UNCERTAINTY]
+        names = [
+            f"{name}_{i}" for name in features for i in range(estimator.settings("architecture").d)
+        ] + [UNCERTAINTY]
         return names + [f"{UNCERTAINTY}:{name}" for name in features if self.per_column]
 
     def _opened(self) -> _Opened:
         with _opening:
             return _open_model(self.model_folder, self.device, self.manifest)
+
+
+def embed_with_uncertainty(
+    estimator: VarTJEPA, X: Any, kind: Kind
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+    """Embeddings and uncertainties in one pass over the rows.
+
+    Shape: means ``(n, features · d)``, one uncertainty per row ``(n,)`` and one per feature
+    ``(n, features)``.
+    """
+
+    def both(model: VarTJepa, rows: EncodedTable) -> Tensor:
+        q = embed_rows(model, rows)
+        scores = score_rows(model, rows, (kind,), estimator.seed_, q)[kind]
+        per_row = scores.per_row(default_aggregate(kind)).unsqueeze(1)
+        return torch.cat([q.mean.flatten(1), per_row, scores.per_column()], dim=1)
+
+    width = len(estimator.codec_.features) * estimator.settings("architecture").d
+    together = estimator._compute(estimator.encode(X), both)
+    flat, per_row, per_column = np.split(together, [width, width + 1], axis=1)
+    return flat, per_row[:, 0], per_column
 
 
 def manifest_sha256(model_folder: str | Path) -> str:

@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,21 +20,23 @@ import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 from torch import Tensor
 
 from varjepa.errors import InputError
+from varjepa.estimators.frames import to_arrow
 from varjepa.estimators.resuming import identity_of, identity_of_files
-from varjepa.estimators.settings import length_of
-from varjepa.models.masking import MaskSettings
+from varjepa.metrics.target import infer_task
+from varjepa.models.inference import MEASURES, Measure
 from varjepa.randomness import generator_for
+from varjepa.settings import Training
 from varjepa.tables import EncodedTable, Kind, Scaling, TableCodec
+from varjepa.tables.describe import TableDescription
 from varjepa.tables.many_files import TableFiles, are_files
 from varjepa.tables.messages import TableWarnings, collect_warnings
 from varjepa.tables.shuffling import ShuffledFiles
 from varjepa.tables.summaries import MemoryLimits
-from varjepa.training.processes import ALONE, Team
+from varjepa.training.processes import ALONE, World
 from varjepa.training.row_source import RowsInMemory, RowSource, WindowedRows, window_rows
 from varjepa.training.selection import (
     FilteredProbe,
@@ -42,7 +44,6 @@ from varjepa.training.selection import (
     LinearProbeSettings,
     Selection,
 )
-from varjepa.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from varjepa.estimators.base import TableEstimator
@@ -148,13 +149,13 @@ class DrawnRows:
     """row numbers that training leaves out, sorted"""
 
     @property
-    def judges(self) -> torch.Tensor:
+    def validation(self) -> torch.Tensor:
         """Which of the rows are held out; where none is, those learned from."""
         count = len(self.held_out)
-        return torch.arange(count) if count else self.learns
+        return torch.arange(count) if count else self.training
 
     @property
-    def learns(self) -> torch.Tensor:
+    def training(self) -> torch.Tensor:
         return torch.arange(len(self.held_out), len(self.encoded))
 
 
@@ -213,19 +214,141 @@ def _pick(files: TableFiles, numbers: NDArray[np.int64]) -> Iterator[pa.Table]:
         start += block.num_rows
 
 
-# --- The rows that training does not see, and the question they are asked to pick a checkpoint.
+# --- what a fit is given
 
 ONLINE_PROBE = LinearProbeSettings()
 """The linear probe that picks the checkpoint where labels are given."""
 
-STANDARD_ERRORS = 1.0
-"""A linear probe is as good early on as at the end, and the accuracy of some thousand rows tells
-the two apart by chance. Predictions of values take the whole training, so the latest look wins that
-is not worse than the best by more than its standard error."""
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """Which rows of X pick the checkpoint, by their numbers."""
+
+    rows: ArrayLike
+    """row numbers (or a mask) of the rows that score a checkpoint"""
+    probe_rows: ArrayLike | None = None
+    """row numbers of the rows whose labels fit the probe; None: all rows that are trained on"""
+    held_out: bool = True
+    """False: training sees the validation rows too, but none of their labels. With all rows of
+    all splits in X this is the paper's transductive protocol"""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """A table to learn from, encoded, and its labels."""
+
+    codec: TableCodec
+    rows: EncodedTable | None
+    """None: too many to hold, read from ``files`` in windows"""
+    files: TableFiles | None
+    labels: ArrayLike | None
+    validation: Validation | None = None
+    description: TableDescription | None = None
+    """what was inferred, where somebody asks"""
+
+
+def with_validation(estimator: TableEstimator, data: TrainingData, validation: Any) -> TrainingData:
+    """The data with the validation rows that a user gave; a table of its own is put behind X."""
+    if validation is None:
+        return data
+    if data.rows is None:
+        raise InputError("a table larger than memory picks its own validation rows: leave it out")
+    if isinstance(validation, Validation):
+        return replace(data, validation=validation)
+    X, y = validation if isinstance(validation, tuple) else (validation, None)
+    if (y is None) != (data.labels is None):
+        raise InputError("y and the labels of the validation rows go together: give both or none")
+    rows = estimator._rows(data.codec.encode(to_arrow(estimator, X, reset=False)))
+    numbers = np.arange(len(data.rows), len(data.rows) + len(rows))
+    labels = None
+    if y is not None:
+        check_consistent_length(rows.num, y)
+        labels = np.concatenate([column_or_1d(part).astype(object) for part in (data.labels, y)])
+    both = join_rows(data.rows, rows)
+    return replace(data, rows=both, labels=labels, validation=Validation(numbers))
+
+
+def join_rows(first: EncodedTable, second: EncodedTable) -> EncodedTable:
+    """One table behind the other."""
+    observed = None
+    if first.observed is not None or second.observed is not None:
+        observed = torch.cat([_observed(first), _observed(second)])
+    num, cat = torch.cat([first.num, second.num]), torch.cat([first.cat, second.cat])
+    return EncodedTable(num, cat, observed)
+
+
+def _observed(rows: EncodedTable) -> Tensor:
+    if rows.observed is not None:
+        return rows.observed
+    features = rows.num.shape[1] + rows.cat.shape[1]
+    return torch.ones(len(rows), features, dtype=torch.bool, device=rows.num.device)
+
+
+# --- what a training needs
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One training: its rows, its length, and how its checkpoint is picked."""
+
+    source: RowSource
+    training: Training
+    selection: Selection
+    identity: dict[str, Any] | None
+    """what a training that resumes this one must share; None: nobody asks"""
+
+
+def make_task(
+    estimator: TableEstimator, data: TrainingData, world: World, with_identity: bool
+) -> Task:
+    """Some rows pick the checkpoint, the others are trained on."""
+    if data.rows is None:
+        return _streamed_task(estimator, data, world)
+    e, rows = estimator, data.rows
+    asked: Training = e.settings("training")
+    training, probe, validation = _parts(rows, data.validation, asked.validation_share, e.seed_)
+    selection = make_selection(e, rows, probe, validation, data.labels, world)
+    identity = (
+        identity_of(e, data.codec, rows, selection, data.validation) if with_identity else None
+    )
+    source = RowsInMemory(rows if training is None else rows.take(training), training)
+    return Task(source, asked.resolve(len(source.rows)), selection, identity)
+
+
+def _parts(
+    rows: EncodedTable, validation: Validation | None, share: float, seed: int
+) -> tuple[Tensor | None, Tensor, Tensor]:
+    """Numbers of the rows to train on (None: all, in order), to fit a probe on, to score with."""
+    if validation is None:
+        training, held_out = hold_out(rows, share, seed)
+        return training, training, held_out
+    scored = _row_numbers(validation.rows, "validation.rows", rows)
+    everything = torch.arange(len(rows), device=rows.num.device)
+    training = everything
+    if validation.held_out:
+        is_scored = torch.zeros(len(rows), dtype=torch.bool, device=rows.num.device)
+        is_scored[scored] = True
+        training = everything[~is_scored]
+        if not len(training):
+            raise InputError("the validation rows leave no row to train on")
+    probe = training
+    if validation.probe_rows is not None:
+        probe = _row_numbers(validation.probe_rows, "validation.probe_rows", rows)
+    return (training if validation.held_out else None), probe, scored
+
+
+def _row_numbers(rows: ArrayLike, name: str, table: EncodedTable) -> Tensor:
+    numbers = np.asarray(rows)
+    if numbers.dtype == bool and numbers.shape == (len(table),):
+        numbers = np.flatnonzero(numbers)
+    is_valid = numbers.ndim == 1 and numbers.dtype.kind in "iu" and len(numbers)
+    if not is_valid or numbers.min() < 0 or numbers.max() >= len(table):
+        raise InputError(f"{name} must be row numbers below {len(table)}, or a mask of the rows")
+    return torch.as_tensor(numbers.astype(np.int64), device=table.num.device)
 
 
 def hold_out(rows: EncodedTable, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Rows to train on and rows to select with; the same rows where there are too few."""
+    """EncodedTable to train on and rows to select with; the same rows where there are too few."""
     order = torch.randperm(len(rows), generator=generator_for(seed, "split")).to(rows.num.device)
     held_out = int(len(rows) * share)
     if held_out == 0:
@@ -234,102 +357,72 @@ def hold_out(rows: EncodedTable, share: float, seed: int) -> tuple[Tensor, Tenso
 
 
 def make_selection(
+    estimator: TableEstimator,
     rows: EncodedTable,
     training: Tensor,
     validation: Tensor,
     y: ArrayLike | None,
-    masks: MaskSettings,
-    discard: float,
-    seed: int,
-    team: Team = ALONE,
+    world: World = ALONE,
 ) -> Selection:
-    """A probe where y holds classes, else the objective itself.
+    """A probe where y holds classes, else the held-out loss.
 
-    Rows whose label is missing (None, NaN) are trained on and take no part in the probe.
-    ``discard`` is the share of the most uncertain validation rows that the probe leaves out.
+    EncodedTable whose label is missing (None, NaN) are trained on and take no part in the probe.
     """
+    settings: Training = estimator.settings("training")
     if y is not None:
         labels = column_or_1d(y)
         check_consistent_length(rows.num, labels)
         known = np.array([label is not None and label == label for label in labels], dtype=bool)
         if not known.any():
             raise InputError("y has no label at all; fit without y")
-        if type_of_target(labels[known].tolist()) in ("binary", "multiclass"):
+        if infer_task(labels[known]) == "classification":
             classes, codes = np.unique(labels[known], return_inverse=True)
             numbers = torch.full((len(rows),), -1)
             numbers[torch.as_tensor(known)] = torch.as_tensor(codes)
             numbers = numbers.to(rows.num.device)
-            learn, judge = (part[numbers[part] >= 0] for part in (training, validation))
-            if not len(learn) or not len(judge):
+            learned, scored = (part[numbers[part] >= 0] for part in (training, validation))
+            if not len(learned) or not len(scored):
                 raise InputError(
                     f"{known.sum()} labels are too few to pick a checkpoint by; fit without y"
                 )
             return FilteredProbe(
-                rows.take(learn),
-                numbers[learn],
-                rows.take(judge),
-                numbers[judge],
+                rows.take(learned),
+                numbers[learned],
+                rows.take(scored),
+                numbers[scored],
                 len(classes),
                 ONLINE_PROBE,
-                seed,
-                discard,
-                STANDARD_ERRORS,
-                team,
+                estimator.seed_,
+                settings.discard_share if estimator._has_uncertainty else 0.0,
+                settings.standard_errors,
+                world,
+                _measure(settings.rank_by),
             )
-    return HeldOutLoss(rows.take(validation), masks, seed, team=team)
+    return HeldOutLoss(rows.take(validation), estimator.seed_, world=world)
 
 
-# --- What a fit has to do once its table is known: rows to train on, and how a moment is picked.
+def _measure(rank_by: tuple[str, str]) -> Measure:
+    if rank_by not in MEASURES:
+        raise InputError(f"rank_by must be one of {MEASURES}, not {rank_by}")
+    return rank_by
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One training."""
-
-    source: RowSource
-    settings: TrainingSettings
-    selection: Selection
-    identity: dict[str, Any] | None
-    """what another training that goes on with this one must share; None: nobody asks"""
-
-
-def task_in_memory(
-    estimator: TableEstimator,
-    codec: TableCodec,
-    rows: EncodedTable,
-    y: ArrayLike | None,
-    team: Team,
-    with_identity: bool,
-) -> Task:
-    """A table in memory: some of its rows pick the moment, the others are trained on."""
-    e = estimator
-    training, validation = hold_out(rows, e.validation_share, e.seed_)
-    settings = e._training_settings(len(training))
-    selection = make_selection(
-        rows, training, validation, y, settings.masks, e._discard, e.seed_, team
-    )
-    identity = identity_of(e, codec, rows, selection) if with_identity else None
-    return Task(RowsInMemory(rows.take(training), training), settings, selection, identity)
-
-
-def streamed_task(
-    estimator: TableEstimator, codec: TableCodec, files: TableFiles, y: ArrayLike | None, team: Team
-) -> Task:
-    """A table in files: the rows that pick the moment are held, the others come in windows."""
-    e = estimator
-    labels = None if y is None else column_or_1d(y)
+def _streamed_task(estimator: TableEstimator, data: TrainingData, world: World) -> Task:
+    """A table in files: the rows that pick the checkpoint are held, the others come in windows."""
+    e, codec, files = estimator, data.codec, data.files
+    assert files is not None
+    asked: Training = e.settings("training")
+    labels = None if data.labels is None else column_or_1d(data.labels)
     if labels is not None and len(labels) != files.rows:
         raise InputError(f"y has {len(labels):,} labels, and {files.source} {files.rows:,} rows")
-    with team.sharing_errors():
-        drawn = draw_rows(files, codec, labels, e.validation_share, e.seed_)
+    with world.sharing_errors():
+        drawn = draw_rows(files, codec, labels, asked.validation_share, e.seed_)
         shuffled = ShuffledFiles(files, drawn.held_out, e.seed_)
     rows = e._rows(drawn.encoded)
-    learns, judges = (part.to(rows.num.device) for part in (drawn.learns, drawn.judges))
+    training, validation = (part.to(rows.num.device) for part in (drawn.training, drawn.validation))
     size = window_rows(codec, len(shuffled))
-    settings = e._training_settings(size)
-    selection = make_selection(
-        rows, learns, judges, drawn.labels, settings.masks, e._discard, e.seed_, team
-    )
-    epochs = math.ceil(length_of(settings, size))
-    source = WindowedRows(shuffled, codec, size, epochs, rows.take(learns), team)
-    return Task(source, settings, selection, identity_of_files(e, codec, files, size, selection))
+    resolved = asked.resolve(size)
+    selection = make_selection(e, rows, training, validation, drawn.labels, world)
+    epochs = math.ceil(resolved.length(size))
+    source = WindowedRows(shuffled, codec, size, epochs, rows.take(training), world)
+    return Task(source, resolved, selection, identity_of_files(e, codec, files, size, selection))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import narwhals as nw
@@ -76,12 +77,44 @@ def frame_kind(X: Any) -> str:
 
 
 def like_input(table: pa.Table, X: Any) -> Any:
-    """A table as the kind of object X is; a pandas frame gets X's index."""
+    """A table as the kind of object X is: columns of X have its types, a pandas frame its index."""
     frame = as_kind(table, frame_kind(X))
     native = nw.to_native(X, pass_through=True)
-    if nw.dependencies.is_pandas_dataframe(native) and len(native) == len(frame):
-        frame.index = native.index
+    if nw.dependencies.is_pandas_dataframe(native):
+        known = {str(name): kind for name, kind in native.dtypes.items()}
+        frame = frame.assign(**_typed_columns(frame, known, lambda column, to: column.astype(to)))
+        if len(native) == len(frame):
+            frame.index = native.index
+    elif nw.dependencies.is_polars_dataframe(native) or nw.dependencies.is_polars_lazyframe(native):
+        known = dict(native.collect_schema())
+        typed = _typed_columns(frame, known, lambda column, to: column.cast(to))
+        frame = frame.with_columns(**typed)
     return frame
+
+
+def _typed_columns(
+    frame: Any, known: Mapping[str, Any], cast: Callable[[Any, Any], Any]
+) -> dict[str, Any]:
+    """Columns whose type got lost on the way through Arrow: categories, nullable types, enums."""
+    typed = {}
+    for name in frame.columns:
+        column, kind = frame[name], known.get(name)
+        if kind is None or column.dtype == kind:
+            continue
+        with suppress(Exception):  # every library has its own; the values matter more than the type
+            typed[name] = cast(column, _with_levels(kind, column))
+    return typed
+
+
+def _with_levels(kind: Any, column: Any) -> Any:
+    """A type with fixed levels that has the column's too; any other type as it is."""
+    if type(kind).__name__ not in ("CategoricalDtype", "Enum"):
+        return kind
+    levels = list(kind.categories)
+    new = [level for level in dict.fromkeys(column.to_list()) if level not in levels]
+    new = [level for level in new if level is not None and level == level]
+    ordered = {"ordered": kind.ordered} if hasattr(kind, "ordered") else {}
+    return type(kind)([*levels, *new], **ordered) if new else kind
 
 
 def as_kind(table: pa.Table, kind: str) -> Any:
@@ -109,7 +142,7 @@ def fill_missing(table: pa.Table, values: pa.Table, codec: TableCodec) -> pa.Tab
         if not missing.any():
             continue
         column, other = _one_type(table[name], values[name], name)
-        filled[name] = pc.if_else(pa.array(missing), other, column)
+        filled[name] = _as_dictionary(pc.if_else(pa.array(missing), other, column), table[name])
         if values[name].null_count:
             left.append(name)
     if left:
@@ -118,6 +151,15 @@ def fill_missing(table: pa.Table, values: pa.Table, codec: TableCodec) -> pa.Tab
             stacklevel=3,
         )
     return pa.table(filled)
+
+
+def _as_dictionary(filled: pa.ChunkedArray, like: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A dictionary again where the column was one, unless there are too many values for it."""
+    if not pa.types.is_dictionary(like.type):
+        return filled
+    with suppress(pa.ArrowException):
+        return filled.dictionary_encode().cast(like.type)
+    return filled
 
 
 def with_all_columns(given: pa.Table, codec: TableCodec) -> pa.Table:

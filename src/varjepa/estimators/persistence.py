@@ -1,16 +1,20 @@
-"""A fitted estimator as a model folder, and back without trusting a byte.
+"""A fitted estimator as a model folder, and back.
 
-Constructor parameters as JSON, and back: each must be what the constructor's signature says.
+On the way back nothing in the folder is believed: settings check themselves, the codec is checked
+against the columns it names, and every tensor's type and shape against networks that are only
+planned, before memory is allocated for them. What is left is what :func:`to_saved` could have
+written.
 """
 
 from __future__ import annotations
 
 import math
-import types
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
+from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,158 +22,73 @@ import torch
 from torch import nn
 
 from varjepa.errors import InputError
-from varjepa.estimators.settings import as_setting, table_shape
+from varjepa.estimators.parameters import OUTPUTS, check_parameters, table_shape
 from varjepa.model_folder import Kind, ModelFileError, OpenModel, SavedModel, WeightFile
 from varjepa.randomness import seeded_weights
-from varjepa.tables import TableCodec
+from varjepa.settings import from_json, to_json
+from varjepa.tables import SCALINGS, TableCodec
 from varjepa.tables.codec_json import (
     StrictObject,
     flag,
     list_of,
     number,
+    one_of,
     optional,
     text,
     whole,
     whole_text,
 )
+from varjepa.tables.schema import KINDS
 from varjepa.training.collapse_alarm import CollapseReport
 
 if TYPE_CHECKING:
     from varjepa.estimators.base import TableEstimator
 
-_NOT_SAVED = ("checkpoint_dir", "checkpoint_every", "log_dir", "resume", "verbose")
-"""Parameters about one machine's folders and screens."""
+LAYER_COUNTS = ("depth", "predictor_depth", "imputer_depth")
 
-_LATER = ("max_steps",)
-"""Parameters that an older model folder lacks; its model was fitted with their defaults."""
+Estimator = TypeVar("Estimator", bound="TableEstimator")
 
-LAYER_COUNTS = ("depth", "predictor_depth", "imputer_depth", "auxiliary_layers")
-_MAY_BE_ZERO = (*LAYER_COUNTS, "n_aux")
-"""Every other whole number counts something that there is at least one of."""
+_FRAMES = ("numpy", "pyarrow", "pandas", "polars", "modin", "cudf")
 
 
 def parameters_to_json(estimator: TableEstimator) -> dict[str, Any]:
-    """The parameters that describe a model; one that could not be read back is named here."""
-    hints = _saved_hints(type(estimator))
-    parameters = {name: plain(getattr(estimator, name)) for name in hints}
-    if not isinstance(parameters["random_state"], int | None):
-        parameters["random_state"] = None  # a generator's state is not a setting
-    for name, hint in hints.items():
-        if not _fits(name, parameters[name], hint):
-            raise InputError(
-                f"cannot save {name}={getattr(estimator, name)!r}: it is not what a "
-                f"{type(estimator).__name__} takes"
-            )
-    return parameters
+    """The parameters that describe a model; settings that were left out are saved as defaults."""
+    check_parameters(estimator)
+    seed = estimator.random_state
+    return {
+        **{name: to_json(estimator.settings(name)) for name in estimator.settings_kinds},
+        "column_kinds": None if estimator.column_kinds is None else dict(estimator.column_kinds),
+        "scaling": estimator.scaling,
+        "max_levels": int(estimator.max_levels),
+        "output": estimator.output,
+        "device": estimator.device,
+        # a generator's state is not a setting
+        "random_state": int(seed) if isinstance(seed, Integral) else None,
+    }
 
 
 def parameters_from_json(kind: type[TableEstimator], value: Any, where: str) -> dict[str, Any]:
-    """Arguments of the constructor."""
+    """Arguments of the constructor, from untrusted JSON."""
     found = StrictObject(value, where)
-
-    def take(name: str, hint: Any) -> Any:
-        def check(item: Any, where: str) -> Any:
-            if not _fits(name, item, hint):
-                raise InputError(f"{where} is not what a {kind.__name__} takes")
-            return as_setting(item)
-
-        return found.take(name, check)
-
-    parameters = {
-        name: take(name, hint)
-        for name, hint in _saved_hints(kind).items()
-        if name not in _LATER or name in found.left
+    parameters: dict[str, Any] = {
+        name: found.take(name, partial(from_json, one)) for name, one in kind.settings_kinds.items()
+    }
+    parameters |= {
+        "column_kinds": found.take("column_kinds", optional(_kinds)),
+        "scaling": found.take("scaling", one_of(SCALINGS)),
+        "max_levels": found.take("max_levels", _below(2**63)),
+        "output": found.take("output", one_of(OUTPUTS)),
+        "device": found.take("device", whole_text),
+        "random_state": found.take("random_state", optional(_below(2**32))),
     }
     found.finish()
     return parameters
 
 
-def plain(value: Any) -> Any:
-    """The value in JSON's own types: numpy's numbers as Python's, tuples as lists."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value
-
-
-def fits(value: Any, hint: Any) -> bool:
-    """Whether a JSON value is of an annotated type.
-
-    Examples:
-        >>> fits([0.1, 1], tuple[float, float]), fits(True, int), fits("auto", int | None)
-        (True, False, False)
-    """
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        return any(fits(value, one) for one in arguments)
-    if origin is Literal:
-        return isinstance(value, str) and value in arguments
-    if origin is tuple:
-        return (
-            isinstance(value, list)
-            and len(value) == len(arguments)
-            and all(map(fits, value, arguments))
-        )
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        key, item = arguments
-        return isinstance(value, dict) and all(
-            fits(k, key) and fits(v, item) for k, v in value.items()
-        )
-    if hint is Any:
-        return any(fits(value, one) for one in (None, bool, int, float, str))
-    return _SCALARS[hint](value)
-
-
-def _fits(name: str, value: Any, hint: Any) -> bool:
-    return fits(value, hint) and (hint is not int or value > 0 or name in _MAY_BE_ZERO)
-
-
-def _saved_hints(kind: type[TableEstimator]) -> dict[str, Any]:
-    """Name and type of every parameter that is saved."""
-    hints = get_type_hints(kind.__init__)
-    names = (name for name in kind._get_param_names() if name not in _NOT_SAVED)
-    return {name: hints.get(name, Any) for name in names}
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, int):
-        return not isinstance(value, bool) and abs(value) < 2**63
-    return isinstance(value, float) and math.isfinite(value)
-
-
-def _is_text(value: Any) -> bool:
-    try:
-        return bool(whole_text(value, "")) or value == ""
-    except InputError:
-        return False
-
-
-_SCALARS: dict[Any, Any] = {
-    None: lambda value: value is None,
-    types.NoneType: lambda value: value is None,
-    bool: lambda value: isinstance(value, int) and value in (0, 1),
-    int: lambda value: isinstance(value, int) and _is_number(value) and value >= 0,
-    float: _is_number,
-    str: _is_text,
-}
-"""No parameter that counts something is negative."""
-
-
-# --- A fitted estimator as a model folder's content, and back.
-#
-# On the way back nothing in the folder is believed: settings are checked against the
-# constructor, the
-# codec against the columns it names, and every tensor's type and shape against networks that
-# are only
-# planned, before room is made for them. What is left is what :func:`to_saved` could have
-# written.
-
-Estimator = TypeVar("Estimator", bound="TableEstimator")
-
-_FRAMES = ("numpy", "pyarrow", "pandas", "polars", "modin", "cudf")
+def _kinds(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where} must be a JSON object")
+    return {whole_text(k, where): one_of(KINDS)(v, where) for k, v in value.items()}
 
 
 def to_saved(estimator: TableEstimator) -> SavedModel:
@@ -186,8 +105,7 @@ def to_saved(estimator: TableEstimator) -> SavedModel:
         "feature_names": None if names is None else list(names),
         "frame": estimator.frame_,
         "history": [
-            {key: _finite(plain(value)) for key, value in record.items()}
-            for record in estimator.history_
+            {key: _finite(value) for key, value in record.items()} for record in estimator.history_
         ],
     }
     return SavedModel(config, estimator.codec_.to_json(), dict(estimator.model_.state_dict()))
@@ -249,7 +167,8 @@ def _networks(estimator: TableEstimator, weights: WeightFile) -> nn.Module:
     """Networks with the file's weights; they are planned first, without memory for weights."""
     shape = table_shape(estimator.codec_)
     # layers are planned one by one, and each has weights of its own
-    if any(getattr(estimator, name, 0) > len(weights) for name in LAYER_COUNTS):
+    architecture = estimator.settings("architecture")
+    if any(getattr(architecture, name, 0) > len(weights) for name in LAYER_COUNTS):
         raise InputError("config.parameters has more layers than there are weights")
     try:
         with torch.device("meta"):
@@ -303,4 +222,5 @@ def _below(end: int) -> Any:
 
 def _finite(value: Any) -> Any:
     """JSON has no NaN: a loss that was none is missing."""
+    value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -9,48 +9,54 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from varjepa.errors import InputError
-from varjepa.estimators.persistence import plain
-from varjepa.estimators.settings import OF_THE_RUN, pick_device
+from varjepa.estimators.parameters import pick_device
+from varjepa.settings import Run, to_json
 from varjepa.tables import TableCodec
 from varjepa.tables.encoded import EncodedTable
 from varjepa.tables.many_files import TableFiles
 from varjepa.tables.messages import listed
-from varjepa.training.checkpoints import Checkpoint, Checkpoints, checkpointing, leaders_checkpoint
-from varjepa.training.processes import Team
+from varjepa.training.checkpoints import (
+    Checkpoint,
+    Checkpoints,
+    broadcast_checkpoint,
+    checkpointing,
+)
+from varjepa.training.processes import World
 from varjepa.training.selection import FilteredProbe, Selection
 
 if TYPE_CHECKING:
     from varjepa.estimators.base import TableEstimator
+    from varjepa.estimators.fitting import Validation
 
-IRRELEVANT = {*OF_THE_RUN, "output", "random_state"}
+IRRELEVANT = {"device", "output", "random_state", "verbose"}
 """Parameters that change no weight, or that are in an identity as what became of them."""
 
 
 @contextmanager
 def open_checkpoints(
-    estimator: TableEstimator, team: Team
+    estimator: TableEstimator, run: Run, world: World
 ) -> Iterator[tuple[Checkpoints | None, Checkpoint | None]]:
-    """An estimator's folder of checkpoints, and the one to go on from, where there are any.
+    """A run's folder of checkpoints, and the one to resume from, where there are any.
 
     Where no seed is asked for, the fit has that of the checkpoint. Of several processes only the
-    leader touches the folder.
+    main process touches the folder.
     """
-    if estimator.checkpoint_dir is None:
+    if run.checkpoint_dir is None:
         yield None, None
         return
-    folder = Path(estimator.checkpoint_dir)
-    every = estimator.checkpoint_every
+    folder, every = Path(run.checkpoint_dir), run.checkpoint_every
     with (
-        checkpointing(folder, every, estimator.resume)
-        if team.leads
+        checkpointing(folder, every, run.resume)
+        if world.is_main
         else nullcontext(Checkpoints(folder, every))
     ) as checkpoints:
-        past = checkpoints.latest() if team.leads else None
-        past = leaders_checkpoint(past, folder, team)
+        past = checkpoints.latest() if world.is_main else None
+        past = broadcast_checkpoint(past, folder, world)
         if past is not None and estimator.random_state is None:
             try:
                 estimator.seed_ = int(past.facts["identity"]["settings"]["seed"])
@@ -60,7 +66,11 @@ def open_checkpoints(
 
 
 def identity_of(
-    estimator: TableEstimator, codec: TableCodec, rows: EncodedTable, selection: Selection
+    estimator: TableEstimator,
+    codec: TableCodec,
+    rows: EncodedTable,
+    selection: Selection,
+    validation: Validation | None,
 ) -> dict[str, Any]:
     """Settings as JSON gives them back, and a SHA-256 of every encoded column."""
     cells = [*rows.num.T, *rows.cat.T]
@@ -72,7 +82,11 @@ def identity_of(
     columns = {
         feature.name: _sha256(column) for feature, column in zip(codec.features, cells, strict=True)
     }
-    settings = {"device": rows.num.device.type}
+    settings: dict[str, Any] = {"device": rows.num.device.type}
+    if validation is not None:
+        numbers = [np.asarray(validation.rows), np.asarray(validation.probe_rows)]
+        rows_of = hashlib.sha256(b"".join(map(bytes, numbers))).hexdigest()
+        settings["validation"] = [rows_of, validation.held_out]
     return _identity(estimator, settings, len(rows), columns, selection)
 
 
@@ -106,8 +120,11 @@ def _identity(
     columns: dict[str, str],
     selection: Selection,
 ) -> dict[str, Any]:
+    parts = [to_json(estimator.settings(name)) for name in estimator.settings_kinds]
+    outer = estimator.get_params(deep=False)
     settings = {
-        **{k: v for k, v in estimator.get_params().items() if k not in IRRELEVANT},
+        **{k: v for k, v in outer.items() if k not in IRRELEVANT | estimator.settings_kinds.keys()},
+        **{k: v for part in parts for k, v in part.items()},
         "seed": estimator.seed_,
         **settings,
     }
@@ -121,7 +138,7 @@ def _identity(
         "columns": columns,
         "labels": labels,
     }
-    same: dict[str, Any] = json.loads(json.dumps(plain(identity), default=str))
+    same: dict[str, Any] = json.loads(json.dumps(identity, default=_as_json))
     return same
 
 
@@ -175,6 +192,10 @@ def _other_files(then: dict[str, str] | None, now: dict[str, str] | None) -> str
         return f"the files are not the same: {listed(sorted(then.keys() ^ now))}"
     changed = [name for name in now if then[name] != now[name]]
     return f"there is other content in {listed(changed)}"
+
+
+def _as_json(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def _sha256(*tensors: Tensor) -> str:

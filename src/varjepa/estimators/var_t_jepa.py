@@ -1,13 +1,14 @@
 """VarTJEPA: embeddings with uncertainty, imputation and sampling, in scikit-learn's manner.
 
-What ``VarTJEPA.embed`` gives back: a posterior per row and feature.
+Numbers are made in the layers below: this file turns tables into rows of tensors, and results back
+into tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -27,40 +28,32 @@ from varjepa.estimators.frames import (
     to_arrow,
     with_all_columns,
 )
-from varjepa.estimators.settings import (
-    Output,
-    at_least_one,
-    length_of,
-    one_of,
-    pick_device,
-    settings_of,
-)
+from varjepa.estimators.parameters import at_least_one, one_of, pick_device
 from varjepa.models.inference import (
     AGGREGATES,
     KINDS,
     SPLITS,
     Aggregate,
-    Cells,
     Kind,
+    Measure,
     complete_rows,
     default_aggregate,
-    draw_cells,
     embed_rows,
-    likely_cells,
+    most_likely_cells,
     objective_terms,
     predict_latents,
+    sample_cells,
     score_rows,
     whole_row_masks,
 )
 from varjepa.models.masking import masks_from_cells
 from varjepa.models.table_rows import TableShape
-from varjepa.models.var_t_jepa import VarTJepa, VarTJepaSettings
+from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.randomness import generator_for
-from varjepa.tables import Kind as ColumnKind
-from varjepa.tables import Scaling, TableCodec, read_table
+from varjepa.settings import Architecture, Objective, Training
+from varjepa.tables import TableCodec, read_table
 from varjepa.tables.encoded import EncodedTable
-from varjepa.training.losses import VarTJepaLoss
-from varjepa.training.settings import Precision, TrainingSettings
+from varjepa.training.losses import VarTJepaLoss, elbo_weights
 from varjepa.variational.elbo import ElboWeights, weighted_loss
 
 
@@ -73,23 +66,8 @@ class Embedding:
     features: tuple[str, ...]
     """names along the second axis"""
 
-    def uncertainty(self, aggregate: Aggregate = "mean") -> NDArray[np.float32]:
-        """The paper's score: how spread out a row's latents are given the whole row.  # (n,)
 
-        ``VarTJEPA.uncertainty`` has others, and by default one that ranks rows more reliably.
-        """
-        one_of("aggregate", aggregate, AGGREGATES["posterior"])
-        flat = self.std.reshape(len(self.std), -1)  # numpy: torch's quantile has a largest size
-        if aggregate == "q90":
-            return np.quantile(flat, 0.9, axis=1).astype(np.float32)
-        return np.exp(np.log(flat).mean(1)) if aggregate == "geometric" else flat.mean(1)
-
-    def per_column(self) -> NDArray[np.float32]:
-        """One number per row and feature.  # (n, features)"""
-        return self.std.mean(2)
-
-
-# --- Predicted and drawn cells as tables.
+# --- predicted and sampled cells as tables
 
 _BATCH = 1024
 
@@ -110,19 +88,19 @@ def predicted_table(
     for part in rows.split(_BATCH):
         observed = part.observed
         if observed is None or bool(observed.all()):
-            parts.append(Cells(part.num, part.cat))
+            parts.append(part)
             continue
         masks = masks_from_cells(observed, ~observed)
         latents = predict_latents(model, part, masks, generator if z_from_prior else None)
         parts.append(
-            draw_cells(model, latents, generator) if draw else likely_cells(model, latents)
+            sample_cells(model, latents, generator) if draw else most_likely_cells(model, latents)
         )
     num = torch.cat([part.num for part in parts])
     cat = torch.cat([part.cat for part in parts])
     return codec.decode(num.cpu().numpy(), cat.cpu().numpy())
 
 
-def draw_marginals(codec: TableCodec, n: int, generator: torch.Generator) -> Cells:
+def draw_marginals(codec: TableCodec, n: int, generator: torch.Generator) -> EncodedTable:
     """Independent values of every feature, as they are distributed in the training rows."""
     uniform = torch.rand(n, len(codec.features), generator=generator, device=generator.device)
     draws = uniform.cpu().double().numpy()  # (n, D)
@@ -136,9 +114,10 @@ def draw_marginals(codec: TableCodec, n: int, generator: torch.Generator) -> Cel
     num = np.column_stack([*columns[:numeric], np.empty((n, 0))])
     cat = np.column_stack([*columns[numeric:], np.empty((n, 0))])
     device = generator.device
-    return Cells(
+    return EncodedTable(
         torch.as_tensor(num, dtype=torch.float32, device=device),
         torch.as_tensor(cat, dtype=torch.long, device=device),
+        None,
     )
 
 
@@ -162,11 +141,7 @@ def _level(frequencies: np.ndarray, uniform: np.ndarray) -> np.ndarray:
     return 1 + np.searchsorted(np.cumsum(frequencies)[:-1], uniform, side="right")
 
 
-# --- VarTJEPA: embeddings with uncertainty, imputation and sampling, in scikit-learn's manner.
-#
-# Numbers live in the layers below: this file turns tables into rows of tensors and results
-# back into
-# tables.
+# --- the estimator
 
 
 class VarTJEPA(TableEstimator):
@@ -177,54 +152,16 @@ class VarTJEPA(TableEstimator):
     or a pattern of Parquet files, which may be larger than memory.
 
     Args:
-        d: width of tokens and latents; a multiple of ``heads``.
-        depth, heads, ff: layers, attention heads and feed-forward width of both encoders.
-        predictor_width, predictor_depth, predictor_heads, predictor_ff: the same of the predictor.
-            A narrow one keeps the posterior's spread informative.
-        imputer_width, imputer_depth, imputer_heads, imputer_ff: the same of the imputer, which
-            fills holes and judges cells and changes nothing else. Depth 0: none, the predictor
-            does it.
-        imputer_kl: weight of KL(q ‖ r) in the imputer's own loss.
-        n_cls: learned tokens in front of both encoders, at least 1.
-        l_pool: tokens that the context is pooled to.
-        auxiliary_layers: hidden layers of q(z | s_x).
-        cls_in_context: whether pooling and predictor see the CLS latents; their KL then counts.
-        noise_variance: σ² of the decoders before training.
-        min_noise_variance: floor of σ².
-        context_share: smallest and largest share of columns in a context.
-        target_share: the same of a target.
-        targets: K, target views per row and step.
-        alpha_rec, alpha_gen: weights of −log p(x | s_x) and −log p(w | s_w).
-        alpha_kl_sx, alpha_kl_z, alpha_kl_sy: final weights of the three KL terms.
-        epochs: at most so many; "auto": about 1,400 steps, within 10 to 200 epochs. Of a table that
-            is streamed, an epoch is a window of its rows, and the next one goes on from there.
-        max_steps: at most so many optimiser steps, whatever ``epochs`` says; None: no limit.
-        batch_size: rows per step; "auto": a twentieth of the training rows, within 32 to 512.
-        learning_rate: AdamW's peak; a warm-up before it, a cosine to 0 after.
-        warm_up_share: share of the epochs in which the rate rises.
-        anneal_share: share of the epochs in which the KL weights rise.
-        weight_decay: AdamW's, on matrices only.
-        check_every: epochs between two looks at the validation rows.
-        patience: looks without improvement before training stops.
-        validation_share: rows held out to pick the checkpoint; 0: the training rows pick it.
+        architecture: sizes of the networks.
+        objective: masks and weights of the ELBO's terms.
+        training: length, optimisation, validation. Every field of these three is documented in
+            :mod:`varjepa.settings`; change one with ``set_params(training__epochs=20)``.
         column_kinds: columns that are not what they look like, e.g. {"zip": "categorical"}.
         scaling: of numbers: "min_max", "standard" or "quantile".
         max_levels: most frequent levels of a category to keep; the others count as missing.
         output: what ``transform`` gives: "flat" (columns · d), "mean" over columns, "cls" tokens.
         device: "auto" (a GPU where there is one), "cpu" or "cuda".
-        precision: "auto" (bfloat16 on a GPU, else float32), "float32", or "bfloat16" on a GPU.
-        capture: whether a GPU replays recorded training steps.
-        log_dir: folder for history.jsonl, a line per epoch.
-        tensorboard: also write TensorBoard events there.
-        checkpoint_dir: folder for checkpoints of the training, of which the newest two stay; a fit
-            that is stopped (Ctrl-C, SIGTERM) leaves one of its very last step. Yours to remove once
-            the model is saved.
-        checkpoint_every: seconds between two, at least as many as keep their cost at 1 % of the
-            training's time; 0: after every step, at any cost.
-        resume: go on from the newest checkpoint there, where there is one, to the same weights as
-            without the interruption; with other settings or another table, refuse. False: start
-            over.
-        verbose: 1 shows a progress bar.
+        verbose: 1 shows progress; 2 also, before training, what was inferred of the table.
         random_state: seed of weights, split, order, masks and noise.
 
     Attributes:
@@ -238,246 +175,150 @@ class VarTJEPA(TableEstimator):
         >>> import numpy as np
         >>> rng = np.random.default_rng(0)
         >>> X = rng.normal(size=(50, 3))
-        >>> model = VarTJEPA(d=8, depth=1, epochs=60, learning_rate=0.01, random_state=0).fit(X)
+        >>> small, short = Architecture(d=8, depth=1), Training(epochs=60, learning_rate=0.01)
+        >>> model = VarTJEPA(small, training=short, random_state=0).fit(X)
         >>> model.transform(X).shape, model.uncertainty(X).shape
         ((50, 24), (50,))
     """
 
     model_: VarTJepa
-    _discard = 0.2
+    settings_kinds: ClassVar = {
+        "architecture": Architecture,
+        "objective": Objective,
+        "training": Training,
+    }
+    _has_uncertainty = True
     _remedy = "train longer, raise alpha_rec and alpha_gen, or lower the KL weights"
 
-    def __init__(
-        self,
-        *,
-        d: int = 64,
-        depth: int = 3,
-        heads: int = 4,
-        ff: int = 128,
-        predictor_width: int = 16,
-        predictor_depth: int = 4,
-        predictor_heads: int = 4,
-        predictor_ff: int = 256,
-        imputer_width: int = 64,
-        imputer_depth: int = 3,
-        imputer_heads: int = 4,
-        imputer_ff: int = 128,
-        imputer_kl: float = 0.001,
-        n_cls: int = 1,
-        l_pool: int = 4,
-        auxiliary_layers: int = 2,
-        cls_in_context: bool = True,
-        noise_variance: float = 1.0,
-        min_noise_variance: float = 1e-4,
-        context_share: tuple[float, float] = (0.1, 0.9),
-        target_share: tuple[float, float] = (0.1, 0.6),
-        targets: int = 2,
-        alpha_rec: float = 0.1,
-        alpha_gen: float = 1.0,
-        alpha_kl_sx: float = 1e-4,
-        alpha_kl_z: float = 1e-6,
-        alpha_kl_sy: float = 1e-2,
-        epochs: int | Literal["auto"] = "auto",
-        max_steps: int | None = None,
-        batch_size: int | Literal["auto"] = "auto",
-        learning_rate: float = 1e-3,
-        warm_up_share: float = 0.1,
-        anneal_share: float = 0.2,
-        weight_decay: float = 0.0,
-        check_every: int = 4,
-        patience: int = 5,
-        validation_share: float = 0.1,
-        column_kinds: Mapping[str, ColumnKind] | None = None,
-        scaling: Scaling = "min_max",
-        max_levels: int = 1000,
-        output: Output = "flat",
-        device: str = "auto",
-        precision: Precision = "auto",
-        capture: bool = True,
-        log_dir: str | None = None,
-        tensorboard: bool = False,
-        checkpoint_dir: str | None = None,
-        checkpoint_every: float = 30.0,
-        resume: bool = False,
-        verbose: int = 0,
-        random_state: Any = None,
-    ) -> None:
-        self.d = d
-        self.depth = depth
-        self.heads = heads
-        self.ff = ff
-        self.predictor_width = predictor_width
-        self.predictor_depth = predictor_depth
-        self.predictor_heads = predictor_heads
-        self.predictor_ff = predictor_ff
-        self.imputer_width = imputer_width
-        self.imputer_depth = imputer_depth
-        self.imputer_heads = imputer_heads
-        self.imputer_ff = imputer_ff
-        self.imputer_kl = imputer_kl
-        self.n_cls = n_cls
-        self.l_pool = l_pool
-        self.auxiliary_layers = auxiliary_layers
-        self.cls_in_context = cls_in_context
-        self.noise_variance = noise_variance
-        self.min_noise_variance = min_noise_variance
-        self.context_share = context_share
-        self.target_share = target_share
-        self.targets = targets
-        self.alpha_rec = alpha_rec
-        self.alpha_gen = alpha_gen
-        self.alpha_kl_sx = alpha_kl_sx
-        self.alpha_kl_z = alpha_kl_z
-        self.alpha_kl_sy = alpha_kl_sy
-        self.epochs = epochs
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.warm_up_share = warm_up_share
-        self.anneal_share = anneal_share
-        self.weight_decay = weight_decay
-        self.check_every = check_every
-        self.patience = patience
-        self.validation_share = validation_share
-        self.column_kinds = column_kinds
-        self.scaling = scaling
-        self.max_levels = max_levels
-        self.output = output
-        self.device = device
-        self.precision = precision
-        self.capture = capture
-        self.log_dir = log_dir
-        self.tensorboard = tensorboard
-        self.checkpoint_dir = checkpoint_dir
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.verbose = verbose
-        self.random_state = random_state
-
-    # --- reading
+    # --- embeddings and uncertainty
 
     def embed(self, X: Any) -> Embedding:
         """Posterior means and standard deviations of every feature's token."""
-        both = self._blockwise(X, mean_and_std)
-        mean, std = np.split(both, 2, axis=-1)
-        return Embedding(mean, std, tuple(f.name for f in self.codec_.features))
+        return self._embed(self.encode(X))
+
+    def embed_blocks(self, X: Any, rows: int = 2048) -> Iterator[Embedding]:
+        """The same a block of rows at a time, for tables whose embeddings do not fit in memory."""
+        at_least_one("rows", rows)
+        for block in self.encode(X).split(rows):
+            yield self._embed(block)
 
     def uncertainty(
         self,
         X: Any,
         kind: Kind = "predictive",
         aggregate: Aggregate | None = None,
-        per_column: bool = False,
         splits: int = SPLITS,
     ) -> NDArray[np.float32]:
-        """How uncertain each row is, or with ``per_column`` each of its features (NaN: no value).
+        """How uncertain each row is: one number a row.  # (n,)
 
-        ``kind``: "predictive" (std of the latents given the other columns); "posterior", the
-        paper's (given the whole row); "surprise" (how far the row moves the latents from what the
-        other columns predict); "nll" (how unlikely its values are given the other columns).
-        ``aggregate``, of a row's values: "mean" (the default, but for "predictive") or "q90"; of
-        standard deviations also "geometric" (the default for "predictive"); of "nll" also
-        "balanced": numbers and categories weigh the same, however many there are of each. A single
-        feature needs none. ``splits``: how often the columns are cut into halves that predict each
-        other; more is steadier and takes longer. "posterior" predicts nothing and has none.
+        Args:
+            X: a table.
+            kind: "predictive" (spread of the latents given the other columns); "posterior", the
+                paper's (given the whole row); "surprise" (how far the row moves the latents from
+                what the other columns predict); "nll" (how unlikely its values are given the
+                other columns).
+            aggregate: over a row's values: "mean" (the default, but for "predictive") or "q90"; of
+                standard deviations also "geometric" (the default for "predictive"); of "nll" also
+                "balanced": numbers and categories weigh the same, however many there are of each.
+            splits: how often the columns are split into halves that predict each other; more is
+                steadier and takes longer. "posterior" has none.
 
         The default is not the paper's score: on Adult that one's ranking depends on the seed, and
-        this one's does not (paper/LOG.md). "nll" sees rows unlike all others, "predictive"
-        rows whose columns leave each other undecided.
+        this one's does not (paper/LOG.md). "nll" sees rows unlike all others, "predictive" rows
+        whose columns leave each other undecided.
         """
-        one_of("kind", kind, KINDS)
-        over = default_aggregate(kind) if aggregate is None else aggregate
-        one_of(f"aggregate of {kind!r}", over, AGGREGATES[kind])
+        measure = self._measure(kind, aggregate)
         at_least_one("splits", splits)
 
         def score(model: VarTJepa, rows: EncodedTable) -> Tensor:
-            scores = score_rows(model, rows, (kind,), self.seed_, splits=splits)[kind]
-            return scores.per_column() if per_column else scores.per_row(over)
+            scores = score_rows(model, rows, (measure[0],), self.seed_, splits=splits)
+            return scores[measure[0]].per_row(measure[1])
 
-        return self._blockwise(X, score)
+        return self._compute(self.encode(X), score)
 
-    def uncertainties(self, X: Any) -> dict[str, NDArray[np.float32]]:
-        """Every kind of :meth:`uncertainty` of each row, in one pass.  # (n,) each"""
+    def uncertainties(
+        self, X: Any, measures: Sequence[Measure] | None = None
+    ) -> dict[str, NDArray[np.float32]]:
+        """Several uncertainties of each row in one pass, by name ("nll mean").  # (n,) each
+
+        ``measures`` are pairs of kind and aggregate; None: every kind with its usual aggregate.
+        """
+        wanted = [(k, default_aggregate(k)) for k in KINDS] if measures is None else measures
+        wanted = [self._measure(*pair) for pair in wanted]
+        kinds = tuple(kind for kind in KINDS if any(kind == k for k, _ in wanted))
 
         def score(model: VarTJepa, rows: EncodedTable) -> Tensor:
-            found = score_rows(model, rows, KINDS, self.seed_)
-            return torch.stack([found[k].per_row(default_aggregate(k)) for k in KINDS], dim=1)
+            scores = score_rows(model, rows, kinds, self.seed_)
+            return torch.stack([scores[k].per_row(aggregate) for k, aggregate in wanted], dim=1)
 
-        names: tuple[str, ...] = KINDS
-        return dict(zip(names, self._blockwise(X, score).T, strict=True))
+        names = [f"{kind} {aggregate}" for kind, aggregate in wanted]
+        return dict(zip(names, self._compute(self.encode(X), score).T, strict=True))
 
-    def embed_and_judge(
-        self, X: Any, kind: Kind = "predictive"
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
-        """Embeddings and uncertainties in one pass over the rows.
+    def cell_uncertainty(self, X: Any, kind: Kind = "predictive", splits: int = SPLITS) -> Any:
+        """How uncertain each cell is: a frame with the table's own columns in their own order.
 
-        Shape: means ``(n, features, d)``, one uncertainty per row ``(n,)`` and one per feature
-        ``(n, features)``, as :meth:`embed` and :meth:`uncertainty` give them apart.
+        Kinds as in :meth:`uncertainty`. NaN where a cell is missing or its column has no values. A
+        date counts with the mean over its parts.
         """
         one_of("kind", kind, KINDS)
-        features = len(self.codec_.features)
+        at_least_one("splits", splits)
 
-        def both(model: VarTJepa, rows: EncodedTable) -> Tensor:
-            q = embed_rows(model, rows)
-            scores = score_rows(model, rows, (kind,), self.seed_, q)[kind]
-            per_row = scores.per_row(default_aggregate(kind)).unsqueeze(1)
-            return torch.cat([q.mean.flatten(1), per_row, scores.per_column()], dim=1)
+        def score(model: VarTJepa, rows: EncodedTable) -> Tensor:
+            return score_rows(model, rows, (kind,), self.seed_, splits=splits)[kind].per_column()
 
-        flat, per_row, per_column = np.split(
-            self._blockwise(X, both), [features * self.d, features * self.d + 1], axis=1
-        )
-        return flat.reshape(len(flat), features, self.d), per_row[:, 0], per_column
+        check_is_fitted(self)
+        table = to_arrow(self, X, reset=False)
+        cells = self._compute(self._rows(self.codec_.encode(table)), score)
+        return like_input(self._by_column(cells, table), X)
 
-    def score_samples(self, X: Any, terms: bool = False) -> Any:
-        """Minus the objective of each row, latents at their means: higher is more typical.
+    def score_samples(self, X: Any) -> NDArray[np.float32]:
+        """Minus the objective of each row, latents at their means: higher is more typical."""
+        weights = elbo_weights(self.settings("objective"))
 
-        With ``terms``, a dict of the five terms (rec, gen, kl_sx, kl_z, kl_sy) per row instead.
-        """
+        def score(model: VarTJepa, rows: EncodedTable) -> Tensor:
+            return -weighted_loss(objective_terms(model, rows, self.seed_), weights)
+
+        return self._compute(self.encode(X), score)
+
+    def score_terms(self, X: Any) -> dict[str, NDArray[np.float32]]:
+        """The five unweighted terms of the objective (rec, gen, kl_sx, kl_z, kl_sy), per row."""
         names = list(ElboWeights.__dataclass_fields__)
 
         def score(model: VarTJepa, rows: EncodedTable) -> Tensor:
-            found = objective_terms(model, rows, self.seed_)
-            each = [getattr(found, name) for name in names]
-            return torch.stack([*each, -weighted_loss(found, self._weights())], dim=-1)
+            terms = objective_terms(model, rows, self.seed_)
+            return torch.stack([getattr(terms, name) for name in names], dim=-1)
 
-        columns = self._blockwise(X, score)  # (n, 6)
-        if terms:
-            return {name: columns[:, i] for i, name in enumerate(names)}
-        return columns[:, -1]
+        return dict(zip(names, self._compute(self.encode(X), score).T, strict=True))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of :meth:`score_samples`, so that a grid search works without labels."""
         return float(np.mean(self.score_samples(X)))
 
-    # --- filling and drawing
+    # --- missing cells and new rows
 
     def impute(
+        self, X: Any, z: Literal["posterior", "prior"] = "posterior", random_state: Any = None
+    ) -> Any:
+        """Fill missing cells with the model's best guess; every other cell stays as it came.
+
+        The best guess is the mean, or the most likely level, given the known cells of the row.
+        ``z`` "prior" samples z from its prior instead.
+        """
+        return self._filled(X, 1, False, z, random_state)[0]
+
+    def impute_samples(
         self,
         X: Any,
-        n_samples: int = 1,
+        n: int = 5,
         z: Literal["posterior", "prior"] = "posterior",
         random_state: Any = None,
-    ) -> Any:
-        """Fill the missing cells; every other cell is returned as it came.
+    ) -> list[Any]:
+        """Several tables whose missing cells are sampled (multiple imputation).
 
-        One sample is the model's best guess (mean or most likely level); several are draws, in a
-        list. Values go through imputer and decoder, never through the target posterior, which sees
-        the row. ``random_state`` None: the same draws every time, from the fit's seed.
+        ``random_state`` None: the same samples every time, from the fit's seed.
         """
-        check_is_fitted(self)
-        one_of("z", z, ("posterior", "prior"))
-        at_least_one("n_samples", n_samples)
-        table = to_arrow(self, X, reset=False)
-        rows = self._rows(self.codec_.encode(table))
-        generator = self._generator(random_state)
-        model = self.model_.to(rows.num.device)
-        draws = [
-            predicted_table(model, self.codec_, rows, generator, n_samples > 1, z == "prior")
-            for _ in range(n_samples)
-        ]
-        self.model_.cpu()
-        filled = [like_input(fill_missing(table, draw, self.codec_), X) for draw in draws]
-        return filled[0] if n_samples == 1 else filled
+        at_least_one("n", n)
+        return self._filled(X, n, True, z, random_state)
 
     def sample(
         self,
@@ -488,7 +329,7 @@ class VarTJEPA(TableEstimator):
     ) -> Any:
         """Draw n rows; ``given`` fixes some columns (n rows of them, or one row for all).
 
-        The result is of given's frame library, or of the one the model was fitted with.
+        The result is of the frame library that the model was fitted with, or of given's.
         Whole rows are drawn column by column in random order, each given those already drawn.
         ``random_state`` None: the same rows every time, from the fit's seed.
         """
@@ -505,15 +346,16 @@ class VarTJEPA(TableEstimator):
         self.model_.cpu()  # a fitted estimator stays picklable anywhere
         values = self.codec_.decode(drawn.num.cpu().numpy(), drawn.cat.cpu().numpy())
         filled = fill_missing(fixed, values, self.codec_)
-        return as_kind(filled, self.frame_ if given is None else frame_kind(given))
+        like_fit = given is None or isinstance(given, Mapping)
+        return as_kind(filled, self.frame_ if like_fit else frame_kind(given))
 
     # --- inside
 
     def _build(self, shape: TableShape) -> VarTJepa:
-        return VarTJepa(shape, settings_of(self, VarTJepaSettings))
+        return VarTJepa(shape, self.settings("architecture"))
 
-    def _objective(self, model: VarTJepa) -> VarTJepaLoss:
-        return VarTJepaLoss(model, self._weights())
+    def _loss(self, model: VarTJepa) -> VarTJepaLoss:
+        return VarTJepaLoss(model, self.settings("objective"))
 
     def _tokens(self, model: VarTJepa, rows: EncodedTable) -> Tensor:
         return embed_rows(model, rows).mean
@@ -523,16 +365,45 @@ class VarTJEPA(TableEstimator):
         masks = whole_row_masks(rows, model.shape.features)
         return model.q_s_x(rows, masks).mean[:, : model.settings.n_cls]
 
-    def _training_settings(self, rows: int) -> TrainingSettings:
-        settings = super()._training_settings(rows)
-        anneal = self.anneal_share * length_of(settings, rows)
-        return replace(settings, anneal_epochs=(anneal, anneal, anneal))
+    def _embed(self, rows: EncodedTable) -> Embedding:
+        mean, std = np.split(self._compute(rows, mean_and_std), 2, axis=-1)
+        return Embedding(mean, std, tuple(f.name for f in self.codec_.features))
 
-    def _weights(self) -> ElboWeights:
-        """Final weights of the five terms."""
-        return ElboWeights(
-            self.alpha_rec, self.alpha_gen, self.alpha_kl_sx, self.alpha_kl_z, self.alpha_kl_sy
-        )
+    def _measure(self, kind: Kind, aggregate: Aggregate | None) -> Measure:
+        one_of("kind", kind, KINDS)
+        over = default_aggregate(kind) if aggregate is None else aggregate
+        one_of(f"aggregate of {kind!r}", over, AGGREGATES[kind])
+        return kind, over
+
+    def _by_column(self, cells: NDArray[np.float32], table: pa.Table) -> pa.Table:
+        """Numbers of features as numbers of the table's columns, in the table's order."""
+        places: dict[str, list[int]] = {}
+        for j, feature in enumerate(self.codec_.features):
+            places.setdefault(feature.column, []).append(j)
+        nothing = np.full(len(cells), np.nan, dtype=np.float32)
+        columns = {
+            name: cells[:, places[name]].mean(1) if name in places else nothing
+            for name in table.column_names
+        }
+        return pa.table({name: pa.array(column) for name, column in columns.items()})
+
+    def _filled(self, X: Any, n: int, is_sampled: bool, z: str, random_state: Any) -> list[Any]:
+        """``n`` tables whose missing cells went through imputer and decoder.
+
+        They never go through the target posterior, which sees the row.
+        """
+        check_is_fitted(self)
+        one_of("z", z, ("posterior", "prior"))
+        table = to_arrow(self, X, reset=False)
+        rows = self._rows(self.codec_.encode(table))
+        generator = self._generator(random_state)
+        model = self.model_.to(rows.num.device)
+        draws = [
+            predicted_table(model, self.codec_, rows, generator, is_sampled, z == "prior")
+            for _ in range(n)
+        ]
+        self.model_.cpu()
+        return [like_input(fill_missing(table, draw, self.codec_), X) for draw in draws]
 
     def _given(self, n: int, given: Any) -> pa.Table:
         """The fixed columns of n rows to draw, and the others empty."""

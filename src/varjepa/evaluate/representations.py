@@ -23,6 +23,7 @@ from varjepa.evaluate.splits import Index, Split
 from varjepa.evaluate.target import Target
 from varjepa.models.inference import KINDS
 from varjepa.report.store import Row
+from varjepa.settings import Training
 from varjepa.tables import TableCodec
 
 Floats = NDArray[np.float64]
@@ -93,7 +94,7 @@ def unfitted(
 ) -> TJEPA | VarTJEPA:
     """A model with the estimator's own settings, but for the number of epochs."""
     return estimator(
-        epochs="auto" if settings.epochs is None else settings.epochs,
+        training=Training(epochs="auto" if settings.epochs is None else settings.epochs),
         column_kinds=dict(settings.kinds) or None,
         device=settings.device,
         random_state=settings.seed,

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from varjepa.environment import describe_environment
 from varjepa.errors import InputError
-from varjepa.estimators.settings import pick_device
+from varjepa.estimators.parameters import pick_device
 from varjepa.evaluate.parts import FinishedParts
 from varjepa.evaluate.predictors import PREDICTORS, fit_predictor
 from varjepa.evaluate.representations import Blocks, represent

@@ -56,14 +56,6 @@ def embed_in_blocks(model: VarTJepa, rows: EncodedTable) -> DiagonalGaussian:
 # --- Predict: never through q(s_w | s_x, z, w), which sees the row and would copy its cells.
 
 
-@dataclass(frozen=True, slots=True)
-class Cells:
-    """Values for every feature, meaningful at the cells that were asked for."""
-
-    num: Tensor  # (B, F_num)
-    cat: Tensor  # (B, F_cat)
-
-
 @torch.no_grad()
 def predict_latents(
     model: VarTJepa,
@@ -86,21 +78,23 @@ def predict_latents(
 
 
 @torch.no_grad()
-def likely_cells(model: VarTJepa, latents: DiagonalGaussian) -> Cells:
-    """The decoder's mean and most likely level at the latents' means."""
+def most_likely_cells(model: VarTJepa, latents: DiagonalGaussian) -> EncodedTable:
+    """The decoder's mean and most likely level of every feature at the latents' means."""
     decoded = model.predicted_values(latents.mean)
     cat = _levels(model, decoded.log_probs, len(latents.mean))
-    return Cells(decoded.mean, cat)
+    return EncodedTable(decoded.mean, cat, None)
 
 
 @torch.no_grad()
-def draw_cells(model: VarTJepa, latents: DiagonalGaussian, generator: torch.Generator) -> Cells:
+def sample_cells(
+    model: VarTJepa, latents: DiagonalGaussian, generator: torch.Generator
+) -> EncodedTable:
     """A sample: latents from the predictor, then values from the decoder's distributions."""
     decoded = model.predicted_values(latents.rsample(generator))
     noise = torch.randn(decoded.mean.shape, generator=generator, device=generator.device)
     noisy = [(features, _gumbel(log_probs, generator)) for features, log_probs in decoded.log_probs]
     num = decoded.mean + (0.5 * decoded.log_var).exp() * noise
-    return Cells(num, _levels(model, noisy, len(num)))
+    return EncodedTable(num, _levels(model, noisy, len(num)), None)
 
 
 def _levels(model: VarTJepa, scores: list[tuple[Tensor, Tensor]], rows: int) -> Tensor:
@@ -131,7 +125,7 @@ BATCH = 1024
 def complete_rows(
     model: VarTJepa,
     given: EncodedTable,
-    marginal: Cells,
+    marginal: EncodedTable,
     limits: tuple[Tensor, Tensor],
     generator: torch.Generator,
     z_from_prior: bool = False,
@@ -145,7 +139,7 @@ def complete_rows(
         _complete(
             model,
             given.take(here),
-            Cells(marginal.num[here], marginal.cat[here]),
+            marginal.take(here),
             limits,
             generator,
             z_from_prior,
@@ -161,14 +155,14 @@ def complete_rows(
 def _complete(
     model: VarTJepa,
     given: EncodedTable,
-    marginal: Cells,
+    marginal: EncodedTable,
     limits: tuple[Tensor, Tensor],
     generator: torch.Generator,
     z_from_prior: bool,
 ) -> EncodedTable:
-    features = model.shape.features
-    num, cat = given.num.clone(), given.cat.clone()
-    known = _known(given, features)
+    num, cat, known = given.num, given.cat, given.observed
+    if known is None:
+        return given
     order = torch.rand(known.shape, generator=generator, device=generator.device)
     order = order.masked_fill(known, torch.inf).argsort(-1)  # unknown cells first, in random order
     for step in range(int((~known).sum(-1).max())):
@@ -182,22 +176,14 @@ def _complete(
             masks_from_cells(known, target),
             generator if z_from_prior else None,
         )
-        sampled = draw_cells(model, latents, generator)
+        sampled = sample_cells(model, latents, generator)
         blank = target & (~known.any(-1, keepdim=True))  # nothing known: take the marginal
-        cells = Cells(
-            torch.where(blank[:, : num.shape[1]], marginal.num, sampled.num).clamp(*limits),
-            torch.where(blank[:, num.shape[1] :], marginal.cat, sampled.cat),
-        )
-        num = torch.where(target[:, : num.shape[1]], cells.num, num)
-        cat = torch.where(target[:, num.shape[1] :], cells.cat, cat)
+        new_num = torch.where(blank[:, : num.shape[1]], marginal.num, sampled.num).clamp(*limits)
+        new_cat = torch.where(blank[:, num.shape[1] :], marginal.cat, sampled.cat)
+        num = torch.where(target[:, : num.shape[1]], new_num, num)
+        cat = torch.where(target[:, num.shape[1] :], new_cat, cat)
         known = known | target
     return EncodedTable(num, cat, None)
-
-
-def _known(rows: EncodedTable, features: int) -> Tensor:
-    if rows.observed is not None:
-        return rows.observed.clone()
-    return torch.ones(len(rows), features, dtype=torch.bool, device=rows.num.device)
 
 
 # --- Score.

@@ -13,25 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-
-@dataclass(frozen=True, slots=True)
-class MaskSettings:
-    """Shares of the features that a context and a target keep, and how many targets there are."""
-
-    context_share: tuple[float, float] = (0.1, 0.9)
-    """smallest and largest share of features in the context"""
-    target_share: tuple[float, float] = (0.1, 0.6)
-    """smallest and largest share of features in a target"""
-    targets: int = 4
-    """K, target views per row and step"""
-
-    def __post_init__(self) -> None:
-        for name in ("context_share", "target_share"):
-            low, high = getattr(self, name)
-            if not 0.0 <= low <= high <= 1.0:
-                raise ValueError(f"{name} must be two ascending shares in [0, 1], not {low, high}")
-        if self.targets < 1:
-            raise ValueError(f"targets must be at least 1, not {self.targets}")
+from varjepa.settings import MaskSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ moving average and the stopped gradient stand against that.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -20,58 +19,15 @@ from varjepa.models.masking import FeatureMasks
 from varjepa.models.table_rows import TableShape, map_blocks, mean_over
 from varjepa.nn.tokenizers import FeatureTokenizer
 from varjepa.nn.transformer import Transformer
+from varjepa.settings import PointArchitecture
 from varjepa.tables.encoded import EncodedTable
 from varjepa.variational.gaussian import at_least_float32
-
-
-@dataclass(frozen=True, slots=True)
-class TJepaSettings:
-    """Appendix D.6.3's columns; defaults are the paper's for Adult where it gives one."""
-
-    d: int = 64
-    """width of tokens and representations (D_hid)"""
-    depth: int = 8
-    """L, transformer layers of the encoders"""
-    heads: int = 4
-    """H"""
-    ff: int = 256
-    """feed-forward width"""
-    predictor_width: int = 16
-    """L_p, the predictor's token width"""
-    predictor_depth: int = 4
-    """layers of the predictor; not in the paper"""
-    predictor_heads: int = 4
-    """H_p"""
-    predictor_ff: int = 256
-    """ff_p"""
-    n_cls: int = 1
-    """N_CLS, learned tokens in front of the encoders; not in the paper"""
-    n_aux: int = 4
-    """N_aux, learned auxiliary tokens of the predictor; not in the paper. 0: T-JEPA without them"""
-    momentum: tuple[float, float] = (0.996, 1.0)
-    """the moving average's momentum per step, from the first step to the last, linearly. The paper
-    gives the first; the way to 1 is the public T-JEPA's"""
-
-    def __post_init__(self) -> None:
-        for width, heads in (
-            (self.d, self.heads),
-            (self.predictor_width, self.predictor_heads),
-        ):
-            if width % heads:
-                raise ValueError(f"width {width} is not a multiple of {heads} heads")
-        if self.n_cls < 1:
-            raise ValueError("n_cls must be at least 1")
-        if self.n_aux < 0:
-            raise ValueError("n_aux must be at least 0")
-        first, last = self.momentum
-        if not 0.0 <= first <= last <= 1.0:
-            raise ValueError(f"momentum must be two ascending shares in [0, 1], not {first, last}")
 
 
 class Encoder(nn.Module):
     """f(w; m): CLS tokens and the tokens of some features through a transformer."""
 
-    def __init__(self, shape: TableShape, settings: TJepaSettings) -> None:
+    def __init__(self, shape: TableShape, settings: PointArchitecture) -> None:
         super().__init__()
         o = settings
         self.tokenizer = FeatureTokenizer(shape.numeric, shape.levels, o.d)
@@ -102,7 +58,7 @@ class Encoder(nn.Module):
 class PointPredictor(nn.Module):
     """g(s_x, aux; m_trg): mask tokens at the targets' features, answered from the context."""
 
-    def __init__(self, shape: TableShape, settings: TJepaSettings) -> None:
+    def __init__(self, shape: TableShape, settings: PointArchitecture) -> None:
         super().__init__()
         o = settings
         width = o.predictor_width
@@ -140,7 +96,7 @@ class TJepa(nn.Module):
     so no gradient reaches it. It is a state of its own, but not a learned one.
     """
 
-    def __init__(self, shape: TableShape, settings: TJepaSettings) -> None:
+    def __init__(self, shape: TableShape, settings: PointArchitecture) -> None:
         super().__init__()
         self.shape = shape
         self.settings = settings
@@ -175,13 +131,13 @@ class TJepa(nn.Module):
         return mean_over((s_y - truth).square().sum(-1), masks.target_valid)
 
     @torch.no_grad()
-    def follow(self, progress: Tensor | float) -> None:
+    def follow(self, progress: Tensor | float, momentum: tuple[float, float]) -> None:
         """Move the target encoder towards the context encoder: θ_trg ← m θ_trg + (1 − m) θ_ctx.
 
-        ``progress`` from 0 to 1 says where between its two ends the momentum m is. A tensor is not
-        read, so the update can be part of a recorded step.
+        ``progress`` from 0 to 1 says where between the two ends of ``momentum`` m is. A tensor
+        is not read, so the update can be part of a recorded step.
         """
-        first, last = self.settings.momentum
+        first, last = momentum
         share = (1.0 - first) - (last - first) * progress
         target = tuple(self.target_encoder.parameters())
         step = torch._foreach_sub(tuple(self.context_encoder.parameters()), target)

@@ -28,6 +28,7 @@ from varjepa.models.table_rows import TableShape, mean_over
 from varjepa.nn.heads import AttentionPooling, FeatureHeads, GaussianHead
 from varjepa.nn.tokenizers import FeatureTokenizer
 from varjepa.nn.transformer import Transformer
+from varjepa.settings import MIN_NOISE_VARIANCE, Architecture
 from varjepa.tables.encoded import EncodedTable
 from varjepa.variational.elbo import ElboTerms
 from varjepa.variational.gaussian import (
@@ -38,64 +39,11 @@ from varjepa.variational.gaussian import (
 )
 from varjepa.variational.model import LatentNoise
 
+L_POOL = 4
+"""Tokens that attention pooling makes of s_x (L_pool); not in the paper."""
 
-@dataclass(frozen=True, slots=True)
-class VarTJepaSettings:
-    """Appendix D.6.2's architecture columns, and what the paper leaves open."""
-
-    d: int = 64
-    """width of tokens and of every latent (d = d_z = D_hid)"""
-    depth: int = 8
-    """L, transformer layers of context encoder and target posterior"""
-    heads: int = 4
-    """H"""
-    ff: int = 256
-    """feed-forward width"""
-    predictor_width: int = 16
-    """L_p, the predictor's token width"""
-    predictor_depth: int = 4
-    """layers of the predictor; not in the paper"""
-    predictor_heads: int = 4
-    """H_p"""
-    predictor_ff: int = 256
-    """ff_p"""
-    imputer_width: int = 64
-    """token width of the imputer, a second predictor outside the objective; not in the paper"""
-    imputer_depth: int = 3
-    """layers of the imputer; 0: none, the objective's own predictor fills holes as in the paper"""
-    imputer_heads: int = 4
-    """attention heads of the imputer"""
-    imputer_ff: int = 128
-    """feed-forward width of the imputer"""
-    imputer_kl: float = 0.001
-    """weight of KL(q ‖ r) beside the values' likelihood in the imputer's own loss"""
-    n_cls: int = 1
-    """N_CLS, learned tokens in front of both encoders; not in the paper"""
-    l_pool: int = 4
-    """L_pool, tokens that attention pooling makes of s_x; not in the paper"""
-    auxiliary_layers: int = 2
-    """hidden layers of the auxiliary encoder; not in the paper"""
-    cls_in_context: bool = True
-    """whether the CLS latents are part of s_x for pooling and predictor. They keep the context from
-    being empty where every context cell of a row is missing; with True their KL counts too"""
-    noise_variance: float = 1.0
-    """σ_x² and σ_y² before training. Smaller ones learn numbers sooner; on Adult they also turn the
-    posterior's spread upside down (paper/LOG.md)"""
-    min_noise_variance: float = 1e-4
-    """floor of σ_x² and σ_y²: near-constant columns drive them to 0"""
-
-    def __post_init__(self) -> None:
-        for width, heads in (
-            (self.d, self.heads),
-            (self.predictor_width, self.predictor_heads),
-            (self.imputer_width, self.imputer_heads),
-        ):
-            if width % heads:
-                raise ValueError(f"width {width} is not a multiple of {heads} heads")
-        if self.n_cls < 1:
-            raise ValueError("n_cls must be at least 1")
-        if not 0 < self.min_noise_variance < self.noise_variance:
-            raise ValueError("noise_variance must be above min_noise_variance, and both above 0")
+AUXILIARY_LAYERS = 2
+"""Hidden layers of the auxiliary encoder; not in the paper."""
 
 
 # --- Tokens at features, and back.
@@ -166,11 +114,11 @@ class CellDistributions:
 class Decoder(nn.Module):
     """p(π_j | s_j): one linear head u_j per feature, one learned noise variance σ² for numbers."""
 
-    def __init__(self, shape: TableShape, settings: VarTJepaSettings) -> None:
+    def __init__(self, shape: TableShape, settings: Architecture) -> None:
         super().__init__()
         self.heads = FeatureHeads(shape.numeric, shape.levels, settings.d)
         self.raw_log_var = nn.Parameter(torch.tensor(math.log(settings.noise_variance)))
-        self.min_log_var = math.log(settings.min_noise_variance)
+        self.min_log_var = math.log(MIN_NOISE_VARIANCE)
 
     @property
     def log_var(self) -> Tensor:
@@ -191,7 +139,7 @@ class Decoder(nn.Module):
 class ContextEncoder(nn.Module):
     """(I) q(s_x | x): CLS tokens and the context's features through a transformer."""
 
-    def __init__(self, shape: TableShape, settings: VarTJepaSettings) -> None:
+    def __init__(self, shape: TableShape, settings: Architecture) -> None:
         super().__init__()
         o = settings
         self.tokenizer = FeatureTokenizer(shape.numeric, shape.levels, o.d)
@@ -226,11 +174,11 @@ class ContextDecoder(Decoder):
 class AuxiliaryEncoder(nn.Module):
     """(II) q(z | s_x): pooled context latents through a small perceptron; it never sees targets."""
 
-    def __init__(self, settings: VarTJepaSettings) -> None:
+    def __init__(self, settings: Architecture) -> None:
         super().__init__()
         o = settings
-        self.pooling = AttentionPooling(o.d, o.l_pool, o.heads)
-        widths = [o.l_pool * o.d] + [o.d] * o.auxiliary_layers
+        self.pooling = AttentionPooling(o.d, L_POOL, o.heads)
+        widths = [L_POOL * o.d] + [o.d] * AUXILIARY_LAYERS
         layers: list[nn.Module] = []
         for before, after in pairwise(widths):
             layers += [nn.Linear(before, after), nn.LayerNorm(after), nn.GELU()]
@@ -252,12 +200,12 @@ class TargetPosterior(nn.Module):
     K times for the same objective.
     """
 
-    def __init__(self, shape: TableShape, settings: VarTJepaSettings) -> None:
+    def __init__(self, shape: TableShape, settings: Architecture) -> None:
         super().__init__()
         o = settings
         self.tokenizer = FeatureTokenizer(shape.numeric, shape.levels, o.d)
         self.cls = nn.Parameter(torch.randn(o.n_cls, o.d) * 0.02)
-        self.pooling = AttentionPooling(o.d, o.l_pool, o.heads)
+        self.pooling = AttentionPooling(o.d, L_POOL, o.heads)
         # a linear map and a type vector each: t = W · latent + e_type is a Linear with bias
         self.pooled_token = nn.Linear(o.d, o.d)
         self.z_token = nn.Linear(o.d, o.d)
@@ -281,10 +229,10 @@ class Predictor(nn.Module):
     It lives in latent space: w is not an input, features are known by their position vectors only.
     """
 
-    def __init__(self, shape: TableShape, settings: VarTJepaSettings) -> None:
+    def __init__(self, shape: TableShape, settings: Architecture) -> None:
         super().__init__()
         o = settings
-        n_cls = o.n_cls if o.cls_in_context else 0
+        n_cls = o.n_cls
         width = o.predictor_width
         self.context_token = nn.Linear(o.d, width)
         self.z_token = nn.Linear(o.d, width)
@@ -340,7 +288,7 @@ class Imputer(nn.Module):
     Numbers have one noise variance per feature here, because samples need each column's own.
     """
 
-    def __init__(self, shape: TableShape, settings: VarTJepaSettings) -> None:
+    def __init__(self, shape: TableShape, settings: Architecture) -> None:
         super().__init__()
         o = settings
         self.predictor = Predictor(
@@ -390,7 +338,7 @@ class LatentPath:
 class VarTJepa(nn.Module):
     """The networks and the loss terms; no data handling, no optimisation."""
 
-    def __init__(self, shape: TableShape, settings: VarTJepaSettings) -> None:
+    def __init__(self, shape: TableShape, settings: Architecture) -> None:
         super().__init__()
         self.shape = shape
         self.settings = settings
@@ -423,12 +371,12 @@ class VarTJepa(nn.Module):
         n_cls = self.settings.n_cls
         rec = self.context_decoder.nll_of_context(path.s_x[:, n_cls:], w, masks)  # (B, M_ctx)
         gen = self.target_decoder(path.s_w).nll(w)  # (B, D)
-        kl_sx, kl_sx_valid = self._seen(path.q_s_x.kl_to_standard(), masks)  # (B, S)
+        kl_sx = path.q_s_x.kl_to_standard()  # (B, N_CLS + M_ctx)
         kl_sy = at_features(path.q_s_w, masks.target).kl_to(path.p_s_y)  # (B, K, M_trg)
         return ElboTerms(
             rec=mean_over(rec, masks.context_valid),
             gen=mean_over(gen, w.observed),
-            kl_sx=mean_over(kl_sx, kl_sx_valid),
+            kl_sx=mean_over(kl_sx, masks.valid_with_cls(self.settings.n_cls)),
             kl_z=path.q_z.kl_to_standard(),
             kl_sy=mean_over(kl_sy, masks.target_valid),
         )
@@ -439,17 +387,17 @@ class VarTJepa(nn.Module):
 
     def q_z(self, s_x: Tensor, masks: FeatureMasks) -> DiagonalGaussian:
         """q(z | s_x)"""
-        return self.auxiliary_encoder(*self._seen(s_x, masks))
+        return self.auxiliary_encoder(s_x, masks.valid_with_cls(self.settings.n_cls))
 
     def q_s_w(
         self, s_x: Tensor, z: Tensor, w: EncodedTable, masks: FeatureMasks
     ) -> DiagonalGaussian:
         """q(s_w | s_x, z, w)"""
-        return self.target_posterior(*self._seen(s_x, masks), z, w)
+        return self.target_posterior(s_x, masks.valid_with_cls(self.settings.n_cls), z, w)
 
     def p_s_y(self, s_x: Tensor, z: Tensor, masks: FeatureMasks) -> DiagonalGaussian:
         """p(s_y | s_x, z) at the targets' features."""
-        return self.predictor(*self._seen(s_x, masks), z, masks)
+        return self.predictor(s_x, masks.valid_with_cls(self.settings.n_cls), z, masks)
 
     def r_s_y(self, s_x: Tensor, z: Tensor, masks: FeatureMasks) -> DiagonalGaussian:
         """r(s_y | s_x, z) of the first target view, on a grid of all features.  # (B, D, d)
@@ -458,7 +406,11 @@ class VarTJepa(nn.Module):
         """
         predictor = self.predictor if self.imputer is None else self.imputer
         first = masks.first_view()
-        return on_grid(predictor(*self._seen(s_x, first), z, first), first, self.shape.features)
+        return on_grid(
+            predictor(s_x, first.valid_with_cls(self.settings.n_cls), z, first),
+            first,
+            self.shape.features,
+        )
 
     def predicted_values(self, s: Tensor) -> CellDistributions:
         """p(value | s) for predicted latents.  # (B, D, d)"""
@@ -477,7 +429,9 @@ class VarTJepa(nn.Module):
         spread = (r.var[:, : self.shape.numeric] * squared_heads).sum(-1)  # (B, F_num)
         return replace(decoded, log_var=torch.log(spread + decoded.log_var.exp())).nll(w)
 
-    def imputation_loss(self, w: EncodedTable, masks: FeatureMasks, path: LatentPath) -> Tensor:
+    def imputation_loss(
+        self, w: EncodedTable, masks: FeatureMasks, path: LatentPath, kl_weight: float
+    ) -> Tensor:
         """The imputer's own loss: −log p of one view's cells, and KL(q ‖ r) of their latents.
 
         The imputer reads means of s_x and z, as it does when it fills cells, so it need not learn
@@ -492,13 +446,7 @@ class VarTJepa(nn.Module):
         nll = self.predicted_nll(r, w).gather(1, target)
         q = DiagonalGaussian(path.q_s_w.mean.detach(), path.q_s_w.log_var.detach())
         kl = q.kl_to(r).gather(1, target)  # (B, M_trg)
-        return mean_over(nll + self.settings.imputer_kl * kl, valid)
-
-    def _seen(self, tokens: Tensor, masks: FeatureMasks) -> tuple[Tensor, Tensor | None]:
-        """The context tokens (B, N_CLS + M_ctx, …) that later stages see, and which are valid."""
-        if self.settings.cls_in_context:
-            return tokens, masks.valid_with_cls(self.settings.n_cls)
-        return tokens[:, self.settings.n_cls :], masks.context_valid
+        return mean_over(nll + kl_weight * kl, valid)
 
 
 def sample(q: DiagonalGaussian, noise: Tensor | None) -> Tensor:

@@ -1,9 +1,7 @@
-"""Checkpoints of a training on disk: when, of what, and how to resume.
+"""Checkpoints of a training: signals that wait for one, the files, when they are written.
 
-Ctrl-C and SIGTERM during a training: first a checkpoint, then what the signal means anyway.
-
-A signal is held back until training is between two steps. Then its old handler is put back and the
-signal sent again: whoever handles it, or nobody, finds a training that can be resumed.
+Ctrl-C and SIGTERM are held back until training is between two steps. Then a checkpoint is written,
+the signal's old handler is restored, and the signal is sent again.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from varjepa.environment import compare_arithmetic, describe_arithmetic
 from varjepa.errors import InputError
 from varjepa.files import make_folder, only_writer, remove_temporaries, write_bytes
 from varjepa.model_folder import ModelFileError, WeightFile, dump_json, parse_json
-from varjepa.training.processes import Team
+from varjepa.training.processes import World
 from varjepa.training.state import TrainingState
 from varjepa.training.step import Stepper
 
@@ -36,9 +34,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class DeferredSignals:
-    """Holds signals while it is open. Away from the main thread, where Python hears none, nothing.
+    """Holds signals back while it is open; outside of the main thread it does nothing.
 
-    A second signal is not held: somebody is in a hurry.
+    A second signal is not held back.
     """
 
     def __init__(self, save: Callable[[], None]) -> None:
@@ -57,22 +55,22 @@ class DeferredSignals:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._put_back()
+        self._restore_handlers()
         if self.waiting is not None:  # it came after the last step
             signal.raise_signal(self.waiting)
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Signals are obeyed at once: nothing that a checkpoint holds changes meanwhile."""
+        """Signals are delivered at once inside: nothing that a checkpoint holds changes here."""
         self._interruptible = True
         try:
-            self.obey()
+            self.deliver()
             yield
         finally:
             self._interruptible = False
 
-    def obey(self) -> None:
-        """Save and let go of the signal that waits, if any."""
+    def deliver(self) -> None:
+        """Save, then send the signal that waits, if any."""
         if self.waiting is not None:
             number, self.waiting = self.waiting, None
             self._interruptible = False
@@ -84,37 +82,32 @@ class DeferredSignals:
             self.send(number)
         self.waiting = number
         if self._interruptible:
-            self.obey()
+            self.deliver()
 
     def send(self, number: int) -> None:
-        """Hold no more signals, and let this one do what it does without us."""
+        """Restore all handlers and send this signal to its own."""
         self.waiting = None
-        self._put_back()
+        self._restore_handlers()
         signal.raise_signal(number)
 
-    def _put_back(self) -> None:
+    def _restore_handlers(self) -> None:
         while self._before:
             signal.signal(*self._before.popitem())
 
 
-# --- Checkpoints of a training on disk: whole or not there, the newest two of them.
-#
-# Number 7 is three files: 7.safetensors with every tensor, 7.json with the rest, and
-# 7.manifest.json
-# with a SHA-256 of both. The manifest is written last and removed first, so what has a
-# manifest is
-# whole. What a killed process left behind (temporaries, files without a manifest) goes at the
-# next
-# start.
+# --- Files. Checkpoint 7 is three of them: 7.safetensors with every tensor, 7.json with the rest,
+# and 7.manifest.json with a SHA-256 of both. The manifest is written last and removed first, so a
+# checkpoint with a manifest is complete. What a killed process left behind (temporaries, files
+# without a manifest) is removed at the next start.
 
 FORMAT = "varjepa checkpoint"
 FORMAT_VERSION = 1
 
-KEPT = 2
-"""whole checkpoints that stay"""
+MAX_CHECKPOINTS = 2
+"""complete checkpoints that stay on disk"""
 
-LARGEST_SHARE = 0.01
-"""of a training's time that goes into checkpoints, however slow the disk"""
+MAX_SHARE = 0.01
+"""maximum share of a training's time that goes into checkpoints"""
 
 _MANIFEST = ".manifest.json"
 _SET_ASIDE = "set-aside"
@@ -123,10 +116,10 @@ _OURS = re.compile(r"[0-9]+(\.manifest)?\.json|[0-9]+\.safetensors")
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One moment of a training."""
+    """A training between two steps."""
 
     facts: dict[str, Any]
-    """what JSON can hold"""
+    """everything but tensors, as JSON"""
     tensors: Mapping[str, Tensor]
 
 
@@ -137,21 +130,21 @@ class Checkpoints:
         """``every``: seconds between two checkpoints; 0: after every step."""
         self.folder, self.every = folder, every
         self.identity: dict[str, Any] = {}
-        """what the training is about; another one does not go on from here"""
+        """table and settings of the training; another training must not resume from here"""
         self._damaged: set[int] = set()
         self._opened_at = self._saved_at = time.monotonic()
         self._spent = self._cost = 0.0
 
     def is_due(self) -> bool:
-        """Whether it is time for the next one, and there is time to spend on it."""
+        """Whether enough time has passed for the next one, also compared with what it costs."""
         now = time.monotonic()
-        affordable = self._spent + self._cost <= LARGEST_SHARE * (now - self._opened_at)
+        affordable = self._spent + self._cost <= MAX_SHARE * (now - self._opened_at)
         return not self.every or (now - self._saved_at >= self.every and affordable)
 
     def save(self, facts: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
         """Write the next checkpoint, then remove the oldest."""
         start = time.monotonic()
-        numbers = whole_checkpoints(self.folder)
+        numbers = complete_checkpoints(self.folder)
         number = max([0, *numbers, *self._damaged]) + 1
         contents = {
             ".safetensors": save({k: v.detach().cpu().contiguous() for k, v in tensors.items()}),
@@ -166,7 +159,7 @@ class Checkpoints:
             for end, content in contents.items():
                 write_bytes(self.folder / f"{number}{end}", content)
             write_bytes(self.folder / f"{number}{_MANIFEST}", dump_json(manifest))
-            for old in sorted({*numbers} - self._damaged)[: -(KEPT - 1)]:
+            for old in sorted({*numbers} - self._damaged)[: -(MAX_CHECKPOINTS - 1)]:
                 _remove(self.folder, old)
             for old in self._damaged:
                 _remove(self.folder, old)
@@ -181,8 +174,8 @@ class Checkpoints:
         self._spent += self._cost
 
     def latest(self) -> Checkpoint | None:
-        """The newest that is undamaged; None where there is none at all."""
-        numbers = whole_checkpoints(self.folder)
+        """The newest that is undamaged; None if there is no checkpoint."""
+        numbers = complete_checkpoints(self.folder)
         for number in reversed(numbers):
             try:
                 return self._read(number)
@@ -217,9 +210,9 @@ class Checkpoints:
 
 @contextmanager
 def checkpointing(folder: Path, every: float, resume: bool) -> Iterator[Checkpoints]:
-    """Checkpoints in a folder that nobody else writes to.
+    """Checkpoints in a folder that no other process writes to.
 
-    Without ``resume`` the training starts over; an unfinished one that lies there is set aside.
+    Without ``resume`` the training starts over, and an unfinished one in the folder is set aside.
     """
     make_folder(folder)
     with only_writer(folder):
@@ -230,33 +223,33 @@ def checkpointing(folder: Path, every: float, resume: bool) -> Iterator[Checkpoi
         yield checkpoints
 
 
-def leaders_checkpoint(past: Checkpoint | None, folder: Path, team: Team) -> Checkpoint | None:
-    """What the leader read, for processes that may not even see its disk."""
-    if team.size == 1:
+def broadcast_checkpoint(past: Checkpoint | None, folder: Path, world: World) -> Checkpoint | None:
+    """What the main process read, for processes that may not see its disk."""
+    if world.size == 1:
         return past
-    facts = team.leaders_bytes(b"" if past is None else dump_json(past.facts))
+    facts = world.broadcast_bytes(b"" if past is None else dump_json(past.facts))
     if not facts:
         return None
-    tensors = team.leaders_bytes(b"" if past is None else save(dict(past.tensors)))
+    tensors = world.broadcast_bytes(b"" if past is None else save(dict(past.tensors)))
     return Checkpoint(
         parse_json(facts, folder, beside=len(tensors)),
         dict(WeightFile(BytesIO(tensors), len(tensors), folder)),
     )
 
 
-def whole_checkpoints(folder: Path) -> list[int]:
+def complete_checkpoints(folder: Path) -> list[int]:
     """Numbers of the checkpoints that have a manifest, oldest first."""
     stems = (path.name.removesuffix(_MANIFEST) for path in folder.glob(f"*{_MANIFEST}"))
     return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdecimal())
 
 
 def remove_checkpoints(folder: Path) -> None:
-    """Remove a training's checkpoints, for what was learned is safe elsewhere; nothing else.
+    """Remove the checkpoints of a training whose result is saved elsewhere, and nothing else.
 
-    The folder goes too if it is empty then. Files of the user's stay, and so does what was set
-    aside: a warning has said where it lies.
+    The folder is removed too if it is empty then. The user's own files stay, and so does what was
+    set aside.
     """
-    for number in whole_checkpoints(folder):
+    for number in complete_checkpoints(folder):
         _remove(folder, number)
     with suppress(OSError):
         for path in folder.iterdir():  # of a save that was interrupted
@@ -266,9 +259,9 @@ def remove_checkpoints(folder: Path) -> None:
 
 
 def _set_aside(checkpoints: Checkpoints) -> None:
-    """Make room for a training from the beginning without losing an unfinished one."""
+    """Move the checkpoints of an unfinished training away; remove those of a finished one."""
     folder = checkpoints.folder
-    numbers = whole_checkpoints(folder)
+    numbers = complete_checkpoints(folder)
     if not numbers:
         return
     try:
@@ -281,7 +274,7 @@ def _set_aside(checkpoints: Checkpoints) -> None:
         return
     aside = folder / _SET_ASIDE
     aside.mkdir(exist_ok=True)
-    remove_checkpoints(aside)  # of the time before
+    remove_checkpoints(aside)  # set aside earlier
     aside.mkdir(exist_ok=True)
     for path in [path for path in folder.iterdir() if _OURS.fullmatch(path.name)]:
         path.rename(aside / path.name)
@@ -295,10 +288,10 @@ def _set_aside(checkpoints: Checkpoints) -> None:
 def _tidy(folder: Path) -> None:
     """Remove what a killed process left behind."""
     remove_temporaries(folder)
-    whole = set(whole_checkpoints(folder))
+    complete = set(complete_checkpoints(folder))
     for path in [*folder.glob("*.json"), *folder.glob("*.safetensors")]:
         stem = path.name.split(".")[0]
-        if stem.isascii() and stem.isdecimal() and int(stem) not in whole:
+        if stem.isascii() and stem.isdecimal() and int(stem) not in complete:
             path.unlink(missing_ok=True)
 
 
@@ -314,26 +307,26 @@ def _content(path: Path) -> bytes:
         raise ModelFileError(f"cannot read {path}: {error.strerror}") from error
 
 
-# --- When a training is checkpointed, of what, and how it goes on from one.
+# --- When a checkpoint is written, of what, and how a training resumes from it.
 
 SAVE = 1
-"""What a process says that wants a checkpoint; one that holds a signal says its number, 2 or 15."""
+"""The request for a checkpoint; a signal that waits is requested by its number, 2 or 15."""
 
 
 class Checkpointer:
-    """Keeps a training on disk between its steps; of several processes, the leader does."""
+    """Writes checkpoints of a training between its steps; only the main process does."""
 
     def __init__(
-        self, checkpoints: Checkpoints, stepper: Stepper, state: TrainingState, team: Team
+        self, checkpoints: Checkpoints, stepper: Stepper, state: TrainingState, world: World
     ) -> None:
-        self.checkpoints, self.stepper, self.state, self.team = checkpoints, stepper, state, team
+        self.checkpoints, self.stepper, self.state, self.world = checkpoints, stepper, state, world
         self.signals = DeferredSignals(self._write)
 
     def save(self, finished: bool = False) -> None:
-        """Write a checkpoint of this very step; no process goes on, or ends, before it is there."""
-        if self.team.leads:
+        """Write a checkpoint now; no process continues, or ends, before it is written."""
+        if self.world.is_main:
             self._write(finished)
-        self.team.wait_for_leader()
+        self.world.wait_for_main()
 
     def _write(self, finished: bool = False) -> None:
         tensors = {f"best.{name}": weight for name, weight in self.state.best.items()}
@@ -347,7 +340,7 @@ class Checkpointer:
         self.checkpoints.save(facts, {**tensors, **self.stepper.tensors()})
 
     def restore(self, past: Checkpoint) -> None:
-        """Go back to where a checkpoint was taken."""
+        """Continue from a checkpoint."""
         prefix = "best."
         best = {
             name.removeprefix(prefix): tensor
@@ -370,26 +363,26 @@ class Checkpointer:
             )
 
     def after_step(self) -> None:
-        """Save where it is time to, or a signal waits for it: on all processes or on none."""
-        due = self.team.leads and self.checkpoints.is_due()
-        wish = self.team.highest(self.signals.waiting or (SAVE if due else 0))
-        if wish > SAVE:
+        """Save if it is time or a signal waits for it: on all processes or on none."""
+        due = self.world.is_main and self.checkpoints.is_due()
+        request = self.world.max_number(self.signals.waiting or (SAVE if due else 0))
+        if request > SAVE:
             self.signals.waiting = None  # a second one waits until this is written
             self.save()
-            self.signals.send(wish)
-        elif wish:
+            self.signals.send(request)
+        elif request:
             self.save()
 
-    def looking(self) -> AbstractContextManager[None]:
-        """A look at the validation rows changes nothing that is kept: it may end at any moment.
+    def validating(self) -> AbstractContextManager[None]:
+        """Validation changes nothing that a checkpoint holds, so signals may interrupt it.
 
-        Where there are others, they hear of it when they look for the leader.
+        Other processes notice when they wait for the main one.
         """
-        return self.signals.interruptible() if self.team.leads else nullcontext()
+        return self.signals.interruptible() if self.world.is_main else nullcontext()
 
 
 class NoCheckpointer:
-    """For a training that nobody keeps."""
+    """For a training without checkpoints."""
 
     def save(self, finished: bool = False) -> None:
         pass
@@ -397,23 +390,23 @@ class NoCheckpointer:
     def after_step(self) -> None:
         pass
 
-    def looking(self) -> AbstractContextManager[None]:
+    def validating(self) -> AbstractContextManager[None]:
         return nullcontext()
 
 
 @contextmanager
-def keeping(
+def checkpointed(
     checkpoints: Checkpoints | None,
     past: Checkpoint | None,
     stepper: Stepper,
     state: TrainingState,
-    team: Team,
+    world: World,
 ) -> Iterator[Checkpointer | NoCheckpointer]:
-    """Keep a training, after going back to ``past``; signals are held meanwhile."""
+    """Checkpoint a training that continues from ``past``; signals are held back meanwhile."""
     if checkpoints is None:
         yield NoCheckpointer()
         return
-    checkpointer = Checkpointer(checkpoints, stepper, state, team)
+    checkpointer = Checkpointer(checkpoints, stepper, state, world)
     if past is not None:
         checkpointer.restore(past)
     with checkpointer.signals:

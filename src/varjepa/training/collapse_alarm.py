@@ -19,7 +19,7 @@ MIN_ACTIVE_SHARE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class CollapseReport:
-    """What the alarm saw."""
+    """Active dimensions of a training's embeddings."""
 
     active_units: float
     """mean number of active dimensions per token of a varying feature"""
@@ -28,13 +28,13 @@ class CollapseReport:
     silent_features: tuple[int, ...]
     """varying features without a single active dimension"""
     collapsed: bool
-    """whether to ring"""
+    """whether almost nothing is active, or most varying features are silent"""
 
 
 def inspect_latents(
     means: Tensor, varies: Tensor, active_variance: float = ACTIVE_VARIANCE
 ) -> CollapseReport:
-    """Look for collapse: a dimension is active if it varies more than that across rows.
+    """A dimension is active if its variance across rows exceeds ``active_variance``.
 
     Shape: ``means (N, D, d)``, a vector per feature; ``varies (D,)`` bool, whether the feature has
     more than one value among these rows (a constant column varies nowhere, and rightly so).

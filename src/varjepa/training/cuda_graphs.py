@@ -15,12 +15,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from varjepa.models.masking import MaskSettings, largest_mask_sizes
+from varjepa.models.masking import largest_mask_sizes
+from varjepa.settings import MaskSettings, Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.losses import Loss
-from varjepa.training.processes import ALONE, Team
+from varjepa.training.processes import ALONE, World
 from varjepa.training.row_source import RowSource, as_source
-from varjepa.training.settings import TrainingSettings
 from varjepa.training.step import StepInputs, Stepper
 
 Bucket = tuple[int, int]
@@ -69,7 +69,7 @@ class PaddedStepper(Stepper):
 
     def step(self) -> None:
         bucket = bucket_for(
-            self.sizes[self.place], self.objective.shape.features, self.settings.masks
+            self.sizes[self.place], self.objective.shape.features, self.objective.masks
         )
         self.place, self.done = self.place + 1, self.done + 1
         self.take_line(bucket)
@@ -146,7 +146,7 @@ class CapturedStepper(PaddedStepper):
         self.optimiser.zero_grad()
         try:
             # NCCL's own threads ask the GPU now and then, which must not break off a recording
-            mode = "global" if self.team.size == 1 else "thread_local"
+            mode = "global" if self.world.size == 1 else "thread_local"
             with torch.cuda.graph(graph, self.pool, self.stream, capture_error_mode=mode):
                 super().take_line(bucket)
         except RuntimeError as error:
@@ -179,12 +179,13 @@ def bucket_for(sizes: tuple[int, int], features: int, masks: MaskSettings) -> Bu
 def make_stepper(
     objective: Loss,
     rows: EncodedTable | RowSource,
-    settings: TrainingSettings,
+    settings: Training,
     seed: int,
-    team: Team = ALONE,
+    world: World = ALONE,
+    capture: bool = True,
 ) -> Stepper:
     """Recorded steps on a GPU unless they are turned off."""
     source = as_source(rows)
-    if source.rows.num.device.type == "cuda" and settings.capture:
-        return CapturedStepper(objective, source, settings, seed, team)
-    return Stepper(objective, source, settings, seed, team)
+    if source.rows.num.device.type == "cuda" and capture:
+        return CapturedStepper(objective, source, settings, seed, world)
+    return Stepper(objective, source, settings, seed, world)

@@ -1,4 +1,4 @@
-"""Algorithm 1's loop for any loss: train, validate, keep the best checkpoint."""
+"""Algorithm 1's loop for any loss: train, validate, return the best weights."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import torch
 from torch import Tensor
 
 from varjepa.errors import InputError
+from varjepa.settings import Training
 from varjepa.tables.encoded import EncodedTable
-from varjepa.training.checkpoints import Checkpoint, Checkpoints, keeping
+from varjepa.training.checkpoints import Checkpoint, Checkpoints, checkpointed
 from varjepa.training.collapse_alarm import CollapseReport, inspect_latents
 from varjepa.training.cuda_graphs import make_stepper
 from varjepa.training.losses import Loss
-from varjepa.training.processes import ALONE, Team
+from varjepa.training.processes import ALONE, World
 from varjepa.training.row_source import SAMPLE, RowSource, as_source
 from varjepa.training.selection import Selection
-from varjepa.training.settings import TrainingSettings
 from varjepa.training.state import Record, TrainingState, snapshot
 from varjepa.training.step import Stepper
 
 
 @dataclass(slots=True)
 class TrainingResult:
-    """What happened. The model itself holds the weights of ``best_epoch``."""
+    """The model itself holds the weights of ``best_epoch``."""
 
     best_epoch: int
     best_score: float
@@ -38,7 +38,7 @@ class TrainingResult:
 def train(
     objective: Loss,
     rows: EncodedTable | RowSource,
-    settings: TrainingSettings,
+    settings: Training,
     selection: Selection,
     seed: int,
     on_epoch: Callable[[Record], None] = lambda record: None,
@@ -46,20 +46,21 @@ def train(
     row_numbers: Tensor | None = None,
     checkpoints: Checkpoints | None = None,
     past: Checkpoint | None = None,
-    team: Team = ALONE,
+    world: World = ALONE,
+    capture: bool = True,
 ) -> TrainingResult:
-    """Train in place; the model ends with the weights of its best look at the validation rows.
+    """Train in place; the model ends with the weights of its best validation.
 
     ``row_numbers`` are the rows' places in the user's table, for messages that name them. A
-    training that goes on from ``past`` ends as if it had never been away, to the last bit. All
-    processes of a ``team`` call this with the same arguments and end with the same weights.
+    training that resumes from ``past`` ends as if it had not been interrupted, to the last bit. All
+    processes of a ``world`` call this with the same arguments and end with the same weights.
     """
     model = objective.model
     source = as_source(rows, row_numbers)
     state = TrainingState(best=snapshot(model))
     with (
-        make_stepper(objective, source, settings, seed, team) as stepper,
-        keeping(checkpoints, past, stepper, state, team) as checkpointer,
+        make_stepper(objective, source, settings, seed, world, capture) as stepper,
+        checkpointed(checkpoints, past, stepper, state, world) as checkpointer,
     ):
         for record in state.history:  # of the epochs before the checkpoint
             on_epoch(record)
@@ -70,23 +71,23 @@ def train(
                 stepper.begin_epoch()
             while not stepper.epoch_is_over:
                 stepper.step()
-                if stepper.looks_bad():
+                if stepper.has_failed():
                     raise InputError(_not_finite(stepper))
                 on_step(stepper.done, stepper.total)
                 checkpointer.after_step()
 
-            look: Record = {}
-            if state.epoch % settings.check_every == 0 or stepper.done == stepper.total:
+            validation: Record = {}
+            if state.epoch % settings.validate_every == 0 or stepper.done == stepper.total:
                 model.eval()
-                with checkpointer.looking():
-                    score = team.leaders_number(selection.score(objective))
-                    active = check_collapse(objective, source.sample, team).active_units
-                look = {
+                with checkpointer.validating():
+                    score = world.broadcast_number(selection.score(objective))
+                    active = check_collapse(objective, source.sample, world).active_units
+                validation = {
                     selection.name: score if math.isfinite(score) else None,
                     "active_units": active,
                 }
-                state.judge(score, model, selection.noise(score))
-            record = {"epoch": state.epoch, **stepper.tally.read(), **look}
+                state.compare(score, model, selection.noise(score))
+            record = {"epoch": state.epoch, **stepper.tally.read(), **validation}
             record["seconds"] = round(time.perf_counter() - state.clock, 3)
             state.history.append(record)
             on_epoch(record)
@@ -94,8 +95,7 @@ def train(
 
     if not state.best_epoch:
         raise InputError(
-            "no look at the validation rows gave a finite score; lower learning_rate, or look for "
-            "extreme values"
+            "no validation gave a finite score; lower learning_rate, or look for extreme values"
         )
     model.load_state_dict(state.best)
     model.eval()
@@ -104,13 +104,13 @@ def train(
         state.best_epoch,
         state.best_score,
         state.history,
-        check_collapse(objective, source.sample, team),
+        check_collapse(objective, source.sample, world),
         skipped,
     )
 
 
-def check_collapse(objective: Loss, rows: EncodedTable, team: Team = ALONE) -> CollapseReport:
-    """Run the alarm on the first rows."""
+def check_collapse(objective: Loss, rows: EncodedTable, world: World = ALONE) -> CollapseReport:
+    """The collapse alarm on the first rows."""
     few = rows.take(slice(0, SAMPLE))
     cells = torch.cat([few.num, few.cat.to(few.num.dtype)], dim=1)
     if few.observed is not None:
@@ -118,7 +118,7 @@ def check_collapse(objective: Loss, rows: EncodedTable, team: Team = ALONE) -> C
         varies = _nan_range(cells) > 0
     else:
         varies = cells.amax(0) > cells.amin(0)
-    (means,) = team.over_rows(lambda some: (objective.embed(some).mean,), few)
+    (means,) = world.map_rows(lambda some: (objective.embed(some).mean,), few)
     return inspect_latents(means, varies, objective.active_variance)
 
 

@@ -1,4 +1,4 @@
-"""What a training step minimises: the part of it that depends on the kind of model."""
+"""The loss of a training step, for Var-T-JEPA and for T-JEPA."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from varjepa.models.masking import FeatureMasks
 from varjepa.models.t_jepa import TJepa, embed_points_in_blocks
 from varjepa.models.table_rows import TableShape
 from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
+from varjepa.settings import MaskSettings, Objective, PointObjective
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.optimisation import annealed
 from varjepa.variational.diagnostics import ACTIVE_VARIANCE
@@ -49,12 +50,16 @@ class Loss(Protocol):
     def shape(self) -> TableShape: ...
 
     @property
+    def masks(self) -> MaskSettings:
+        """Sizes and number of contexts and targets."""
+
+    @property
     def names(self) -> tuple[str, ...]:
         """What the history records besides the loss."""
 
     @property
     def active_variance(self) -> float:
-        """How much a dimension of an embedding varies across rows if it says anything of them."""
+        """Variance across rows above which a dimension of an embedding is active."""
 
     def draw_noise(self, rows: int, m_ctx: int, generator: torch.Generator) -> LatentNoise | None:
         """Noise of a whole batch's latents, where there are any."""
@@ -65,19 +70,34 @@ class Loss(Protocol):
         """The losses of a batch; ``ramps (3,)`` anneals the KL terms."""
 
     def after_step(self, progress: Tensor | float) -> None:
-        """What is left to do once the weights have moved; ``progress`` runs from 0 to 1."""
+        """Called after the weights have changed; ``progress`` runs from 0 to 1."""
 
     def embed(self, rows: EncodedTable) -> Embedded:
-        """What the model would hand to a user now, for any number of rows."""
+        """The current model's embeddings of any number of rows."""
+
+
+def elbo_weights(objective: Objective) -> ElboWeights:
+    """Final weights of the five terms."""
+    o = objective
+    return ElboWeights(o.alpha_rec, o.alpha_gen, o.alpha_kl_sx, o.alpha_kl_z, o.alpha_kl_sy)
 
 
 @dataclass(frozen=True, slots=True)
 class VarTJepaLoss:
-    """The weighted ELBO terms; the imputer's loss beside them touches the imputer alone."""
+    """The weighted ELBO terms, and the imputer's own loss, which trains the imputer alone."""
 
     model: VarTJepa
-    weights: ElboWeights
+    settings: Objective
     active_variance: float = ACTIVE_VARIANCE
+
+    @property
+    def masks(self) -> MaskSettings:
+        return self.settings
+
+    @property
+    def weights(self) -> ElboWeights:
+        """Final weights of the five terms."""
+        return elbo_weights(self.settings)
 
     @property
     def shape(self) -> TableShape:
@@ -94,17 +114,17 @@ class VarTJepaLoss:
     def losses(
         self, w: EncodedTable, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
     ) -> StepLosses:
-        walk = self.model(w, masks, noise)
-        terms = self.model.terms(w, masks, walk)
+        path = self.model(w, masks, noise)
+        terms = self.model.terms(w, masks, path)
         loss = weighted_loss(annealed(terms, ramps), self.weights)
         each = tuple(getattr(terms, field.name) for field in fields(terms))
         if self.model.imputer is None:
             return StepLosses(loss, loss, each)
-        imputation = self.model.imputation_loss(w, masks, walk)
+        imputation = self.model.imputation_loss(w, masks, path, self.settings.imputer_kl)
         return StepLosses(loss, loss + imputation, (*each, imputation))
 
     def after_step(self, progress: Tensor | float) -> None:
-        """Nothing: no moving average, no stop-gradient to keep up."""
+        """Nothing: there is no moving average."""
 
     def embed(self, rows: EncodedTable) -> Embedded:
         return embed_in_blocks(self.model, rows)
@@ -112,7 +132,7 @@ class VarTJepaLoss:
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Embeddings without a word on uncertainty."""
+    """Embeddings without uncertainty."""
 
     mean: Tensor  # (N, D, d)
     std: None = None
@@ -122,16 +142,21 @@ class Points:
 class TJepaLoss:
     """The distance to the target encoder's tokens, which follow the context encoder's.
 
-    Beside the loss the history records what it is worth: ``scale``, the mean norm of the target
+    The history also records ``scale``, the mean norm of the target
     tokens, and ``spread``, their mean variance across the rows computed together. A loss that falls
     only because one of these does is a collapse.
     """
 
     model: TJepa
+    settings: PointObjective
     names: tuple[str, ...] = ("scale", "spread")
     active_variance: float = 1e-3
     """Less than a latent's with a prior of variance 1: these vectors keep a length of about √d and
     a large common part, and what varies beside it is small from the first step on."""
+
+    @property
+    def masks(self) -> MaskSettings:
+        return self.settings
 
     @property
     def shape(self) -> TableShape:
@@ -151,7 +176,7 @@ class TJepaLoss:
         return StepLosses(loss, loss, (scale, spread))
 
     def after_step(self, progress: Tensor | float) -> None:
-        self.model.follow(progress)
+        self.model.follow(progress, self.settings.momentum)
 
     def embed(self, rows: EncodedTable) -> Embedded:
         return Points(embed_points_in_blocks(self.model, rows))

@@ -1,9 +1,7 @@
-"""AdamW, its moments, and what changes over a training: learning rate and KL weights.
+"""Schedules of the KL weights (Appendix D.3.2) and of the learning rate; AdamW and its moments.
 
-What changes over training: KL weights (Appendix D.3.2) and the learning rate.
-
-The paper writes annealing in steps in its equation and in epochs in its table. Settings are in
-epochs here and are converted once, when a schedule is made.
+The paper writes annealing in steps in its equation and in epochs in its table. Settings are shares
+of all epochs, converted once, when a schedule is made.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from varjepa.training.settings import TrainingSettings
+from varjepa.settings import Training
 from varjepa.variational.elbo import ElboTerms
 
 
@@ -57,16 +55,12 @@ def _ramp(step: int, duration: float) -> float:
     return 1.0 if duration <= 0 else min((step + 1) / duration, 1.0)
 
 
-# --- AdamW as every training uses it, and its memory: the moments of every weight.
-
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")
-"""AdamW's names for them."""
+"""AdamW's names of a weight's moments."""
 
 
-def make_optimiser(
-    model: nn.Module, settings: TrainingSettings, device: torch.device
-) -> torch.optim.AdamW:
-    """AdamW without decay on vectors; on a GPU the rate is a tensor, for recordings to read."""
+def make_optimiser(model: nn.Module, settings: Training, device: torch.device) -> torch.optim.AdamW:
+    """AdamW without decay on vectors; on a GPU the rate is a tensor, which CUDA graphs read."""
     learned = [p for p in model.parameters() if p.requires_grad]
     matrices = [p for p in learned if p.dim() > 1]
     vectors = [p for p in learned if p.dim() <= 1]
@@ -101,7 +95,7 @@ def moments_of(optimiser: torch.optim.Optimizer, model: nn.Module) -> dict[str, 
 def restore_moments(
     optimiser: torch.optim.Optimizer, model: nn.Module, saved: Mapping[str, Tensor]
 ) -> None:
-    """Put saved moments back; where there are some already, in place: recordings know the place."""
+    """Set moments from saved ones, in place if they exist: CUDA graphs refer to them."""
     for name, weight in model.named_parameters():
         state = optimiser.state
         if f"{name}.step" in saved and not state.get(weight):

@@ -1,9 +1,8 @@
-"""One training over several processes, which torchrun started: who does which rows, and who says.
+"""One training over several processes that torchrun started.
 
-Every process has the whole table, the same weights and the same random numbers. Of each batch it
-computes its own rows; what they add up to (gradients, losses) is summed over all processes, so all
-take the same step. Whatever is decided is decided from such sums, or by the leader, process 0,
-which alone writes and prints.
+Every process has the same weights and the same random numbers. Of each batch it computes its own
+rows; gradients and losses are summed over all processes, so all take the same step. Decisions are
+made from such sums, or by the main process (rank 0), which alone writes and prints.
 
 Gradients travel as one flat message a step instead of through DistributedDataParallel. That hooks
 into ``backward`` to send some gradients while others are computed. A model of ours has 2 MB of
@@ -29,12 +28,12 @@ from torch import Tensor
 from varjepa.errors import InputError
 from varjepa.tables.encoded import EncodedTable
 
-PROMPT = timedelta(seconds=30)
-"""Processes in step with each other wait no longer: one has gone, or its machine."""
+SHORT_TIMEOUT = timedelta(seconds=30)
+"""For messages within a step: a process that does not answer in time is lost."""
 
-PATIENT = timedelta(minutes=10)
-"""What one does alone, such as reading a table or writing to a slow disk, may take as long. A
-process that has ended is noticed at once all the same."""
+LONG_TIMEOUT = timedelta(minutes=10)
+"""For messages after work that one process does alone, such as reading a table or writing to a slow
+disk. A process that has ended is noticed at once all the same."""
 
 
 class LostProcessError(RuntimeError):
@@ -42,157 +41,152 @@ class LostProcessError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Team:
-    """The processes that train one model; without groups, this one alone."""
+class World:
+    """The processes that train one model; without groups, this process alone."""
 
     rank: int = 0
     size: int = 1
-    prompt: dist.ProcessGroup | None = None
-    patient: dist.ProcessGroup | None = None
+    short: dist.ProcessGroup | None = None
+    """with the short timeout"""
+    long: dist.ProcessGroup | None = None
+    """with the long timeout"""
 
     @property
-    def leads(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this is the process that writes and prints."""
         return self.rank == 0
 
     # --- rows
 
-    def part(self, rows: int) -> slice:
-        """The share of this process of so many rows; none for some where there are too few."""
+    def own_slice(self, rows: int) -> slice:
+        """The rows of a batch that belong to this process; it may be none."""
         return slice(self.rank * rows // self.size, (self.rank + 1) * rows // self.size)
 
-    def over_rows(
+    def map_rows(
         self, work: Callable[[EncodedTable], tuple[Tensor, ...]], rows: EncodedTable
     ) -> tuple[Tensor, ...]:
-        """What ``work`` gives for all rows, each process doing its part.  # (N, …) each"""
-        if self.prompt is None or len(rows) < self.size:
+        """``work`` of all rows, of which each process computes its own.  # (N, …) each"""
+        if self.short is None or len(rows) < self.size:
             return work(rows)
-        parts = work(rows.take(self.part(len(rows))))
-        return tuple(self._gather(part, len(rows)) for part in parts)
+        parts = work(rows.take(self.own_slice(len(rows))))
+        return tuple(self._gather_rows(part, len(rows)) for part in parts)
 
-    def _gather(self, mine: Tensor, rows: int) -> Tensor:
-        """All rows' results, from everybody's."""
-        room = mine.new_zeros(-(-rows // self.size), *mine.shape[1:])
-        room[: len(mine)] = mine
-        found = [torch.empty_like(room) for _ in range(self.size)]
-        with _losing_nobody():
-            dist.all_gather(found, room, group=self.prompt)
-        parts = [Team(rank, self.size).part(rows) for rank in range(self.size)]
+    def _gather_rows(self, own: Tensor, rows: int) -> Tensor:
+        padded = own.new_zeros(-(-rows // self.size), *own.shape[1:])
+        padded[: len(own)] = own
+        gathered = [torch.empty_like(padded) for _ in range(self.size)]
+        with _detect_lost_process():
+            dist.all_gather(gathered, padded, group=self.short)
+        slices = [World(rank, self.size).own_slice(rows) for rank in range(self.size)]
         return torch.cat(
-            [theirs[: p.stop - p.start] for theirs, p in zip(found, parts, strict=True)]
+            [part[: s.stop - s.start] for part, s in zip(gathered, slices, strict=True)]
         )
 
     # --- sums and decisions
 
-    def add_up(self, tensors: Sequence[Tensor]) -> None:
+    def sum_tensors(self, tensors: Sequence[Tensor]) -> None:
         """Sum each over all processes, in place and in one message; the same to the last bit."""
-        if self.prompt is None:
+        if self.short is None:
             return
         flat = torch.cat([tensor.flatten() for tensor in tensors])
-        with _losing_nobody():
-            dist.all_reduce(flat, group=self.prompt)
+        with _detect_lost_process():
+            dist.all_reduce(flat, group=self.short)
         sums = flat.split([tensor.numel() for tensor in tensors])
         torch._foreach_copy_(
             list(tensors), [s.view_as(t) for s, t in zip(sums, tensors, strict=True)]
         )
 
-    def total(self, value: float) -> float:
+    def sum_number(self, value: float) -> float:
         """The sum over processes."""
-        return self._agree(value, dist.ReduceOp.SUM)
+        return self._reduce(value, dist.ReduceOp.SUM)
 
-    def highest(self, value: int) -> int:
-        """The largest that any process says."""
-        return int(self._agree(value, dist.ReduceOp.MAX))
+    def max_number(self, value: int) -> int:
+        """The maximum over processes."""
+        return int(self._reduce(value, dist.ReduceOp.MAX))
 
-    def _agree(self, value: float, how: dist.ReduceOp.RedOpType) -> float:
-        if self.prompt is None:
+    def _reduce(self, value: float, operation: dist.ReduceOp.RedOpType) -> float:
+        if self.short is None:
             return value
         number = torch.tensor(value, dtype=torch.float64)
-        with _losing_nobody():
-            dist.all_reduce(number, how, group=self.prompt)
+        with _detect_lost_process():
+            dist.all_reduce(number, operation, group=self.short)
         return float(number)
 
-    def leaders_number(self, value: float) -> float:
-        """What the leader says; what others say does not count."""
-        return value if self.prompt is None else self._leaders(value, self.prompt)
-
-    def _leaders(self, value: float, group: dist.ProcessGroup) -> float:
-        number = torch.tensor(value, dtype=torch.float64)
-        with _losing_nobody():
-            dist.broadcast(number, 0, group=group)
-        return float(number)
+    def broadcast_number(self, value: float) -> float:
+        """The main process's number."""
+        return value if self.short is None else _broadcast(value, self.short)
 
     # --- after something that takes one process longer than another
 
-    def wait_for_leader(self) -> None:
-        """Others go on when the leader comes here; the leader waits for nobody."""
-        if self.patient is not None:
-            self._leaders(0.0, self.patient)
+    def wait_for_main(self) -> None:
+        """Other processes continue when the main one arrives here, which itself does not wait."""
+        if self.long is not None:
+            _broadcast(0.0, self.long)
 
-    def leaders_bytes(self, content: bytes) -> bytes:
-        """The leader's message."""
-        if self.patient is None:
+    def broadcast_bytes(self, content: bytes) -> bytes:
+        """The main process's message."""
+        if self.long is None:
             return content
-        length = int(self._leaders(len(content), self.patient))
+        length = int(_broadcast(len(content), self.long))
         if not length:
             return b""
-        message = _as_tensor(content) if self.leads else torch.zeros(length, dtype=torch.uint8)
-        with _losing_nobody():
-            dist.broadcast(message, 0, group=self.patient)
+        message = _as_tensor(content) if self.is_main else torch.zeros(length, dtype=torch.uint8)
+        with _detect_lost_process():
+            dist.broadcast(message, 0, group=self.long)
         return message.numpy().tobytes()
 
-    def everyones_bytes(self, content: bytes) -> list[bytes]:
+    def gather_bytes(self, content: bytes) -> list[bytes]:
         """A message of each process, in order."""
-        if self.patient is None:
+        if self.long is None:
             return [content]
         lengths = [torch.zeros((), dtype=torch.int64) for _ in range(self.size)]
-        with _losing_nobody():
-            dist.all_gather(lengths, torch.tensor(len(content)), group=self.patient)
+        with _detect_lost_process():
+            dist.all_gather(lengths, torch.tensor(len(content)), group=self.long)
         longest = max(int(length) for length in lengths)
         if not longest:
             return [b""] * self.size
-        found = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
-        with _losing_nobody():
-            dist.all_gather(found, _as_tensor(content.ljust(longest)), group=self.patient)
+        messages = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
+        with _detect_lost_process():
+            dist.all_gather(messages, _as_tensor(content.ljust(longest)), group=self.long)
         return [
             message[: int(length)].numpy().tobytes()
-            for message, length in zip(found, lengths, strict=True)
+            for message, length in zip(messages, lengths, strict=True)
         ]
 
     @contextmanager
     def sharing_errors(self) -> Iterator[None]:
-        """Where one process finds wrong input inside, every process raises its error at the end."""
+        """An InputError of one process inside is raised by every process at the end."""
         error: InputError | None = None
         try:
             yield
-        except InputError as found:
-            error = found
-        sentences = self.everyones_bytes(str(error or "").encode())
+        except InputError as raised:
+            error = raised
+        sentences = self.gather_bytes(str(error or "").encode())
         if error is not None:
             raise error
         for rank, sentence in enumerate(sentences):
             if sentence:
                 raise InputError(f"process {rank} of {self.size}: {sentence.decode()}")
 
-    def refuse_different(self, content: bytes) -> None:
+    def check_same(self, content: bytes) -> None:
         """Every process must have been given the same table and options."""
-        leaders, *others = self.everyones_bytes(content)
-        for rank, theirs in enumerate(others, start=1):
-            if theirs != leaders:
+        main, *others = self.gather_bytes(content)
+        for rank, other in enumerate(others, start=1):
+            if other != main:
                 raise InputError(
                     f"process {rank} of {self.size} sees another table or other options than "
                     "process 0"
                 )
 
 
-ALONE = Team()
+ALONE = World()
 
-_TEAM: ContextVar[Team] = ContextVar("team", default=ALONE)
+_WORLD: ContextVar[World] = ContextVar("world", default=ALONE)
 
 
-def current_team() -> Team:
-    """The processes of the :func:`together` that is open here, or this one alone."""
-    return _TEAM.get()
+def current_world() -> World:
+    """The processes of the :func:`join_world` that is open here, or this one alone."""
+    return _WORLD.get()
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +209,7 @@ def place_from_torchrun() -> Place | None:
 
 
 @contextmanager
-def together(device: torch.device) -> Iterator[Team]:
+def join_world(device: torch.device) -> Iterator[World]:
     """Train with the other processes that torchrun started, if any, whatever is fitted inside.
 
     Every process must do the same things inside. NCCL on GPUs, one GPU a process; gloo on CPUs.
@@ -233,41 +227,50 @@ def together(device: torch.device) -> Iterator[Team]:
                 f"({torch.cuda.device_count()})"
             )
         torch.cuda.set_device(place.local_rank)
-    with joined(device) as team:
-        yield team
+    with connect(device) as world:
+        yield world
 
 
 @contextmanager
-def joined(
+def connect(
     device: torch.device, store: Any = None, rank: int = -1, size: int = -1
-) -> Iterator[Team]:
-    """Find the others, by torchrun's environment unless there is a ``store`` to meet at."""
-    # numbers and sentences go over gloo even where gradients do not: nobody waits for a GPU
+) -> Iterator[World]:
+    """Connect with the others, by torchrun's environment unless there is a ``store`` to meet at."""
+    # numbers and sentences go over gloo even where gradients do not: they never wait for a GPU
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-    with _losing_nobody():
-        dist.init_process_group(backend, timeout=PATIENT, store=store, rank=rank, world_size=size)
+    with _detect_lost_process():
+        dist.init_process_group(
+            backend, timeout=LONG_TIMEOUT, store=store, rank=rank, world_size=size
+        )
     token = None
     try:
-        with _losing_nobody():
-            prompt = dist.new_group(timeout=PROMPT)
-        team = Team(dist.get_rank(), dist.get_world_size(), prompt, dist.group.WORLD)
-        token = _TEAM.set(team)
-        yield team
+        with _detect_lost_process():
+            short = dist.new_group(timeout=SHORT_TIMEOUT)
+        world = World(dist.get_rank(), dist.get_world_size(), short, dist.group.WORLD)
+        token = _WORLD.set(world)
+        yield world
     finally:
         if token is not None:
-            _TEAM.reset(token)
+            _WORLD.reset(token)
         dist.destroy_process_group()
 
 
 @contextmanager
-def _losing_nobody() -> Iterator[None]:
-    """What gloo and NCCL say in many words, as a RuntimeError: another process is not there."""
+def _detect_lost_process() -> Iterator[None]:
+    """A RuntimeError of gloo or NCCL means that another process is not there."""
     try:
         yield
     except RuntimeError as error:
         raise LostProcessError(
             "another process of this training has ended or does not answer"
         ) from error
+
+
+def _broadcast(value: float, group: dist.ProcessGroup) -> float:
+    number = torch.tensor(value, dtype=torch.float64)
+    with _detect_lost_process():
+        dist.broadcast(number, 0, group=group)
+    return float(number)
 
 
 def _as_tensor(content: bytes) -> Tensor:

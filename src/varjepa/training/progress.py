@@ -95,6 +95,13 @@ def show_progress() -> Iterator[Listener]:
         yield Bar()
 
 
+def show_lines(lines: Sequence[str]) -> None:
+    """Lines on stderr, as they are."""
+    console = Console(stderr=True, markup=False, emoji=False, highlight=False)
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
 class ProgressLines:
     """A line now and then, for a log."""
 

@@ -1,7 +1,4 @@
-"""Where the rows of an epoch come from: memory, or windows of a stream.
-
-Where a training's rows come from: all are in memory, or a window of them that moves on.
-"""
+"""The rows of an epoch: a table in memory, or one window after another of a larger table."""
 
 from __future__ import annotations
 
@@ -17,10 +14,10 @@ from varjepa.tables import TableCodec
 from varjepa.tables.encoded import EncodedTable
 from varjepa.tables.messages import collect_warnings
 from varjepa.tables.shuffling import ShuffledFiles
-from varjepa.training.processes import ALONE, Team
+from varjepa.training.processes import ALONE, World
 
 SAMPLE = 1024
-"""Rows that the collapse alarm looks at."""
+"""Rows that the collapse alarm reads."""
 
 
 class RowSource(Protocol):
@@ -28,20 +25,20 @@ class RowSource(Protocol):
 
     @property
     def rows(self) -> EncodedTable:
-        """Those of the epoch that has begun: always the same tensors, for recordings know them."""
+        """Those of the current epoch: always the same tensors, which CUDA graphs refer to."""
 
     @property
     def sample(self) -> EncodedTable:
-        """A few rows of the table, the same at any time."""
+        """A few rows of the table, always the same."""
 
     def begin_epoch(self, epoch: int) -> None:
-        """Have the rows of epoch 0, 1, …; any may come after any."""
+        """Load the rows of epoch 0, 1, …, in any order."""
 
     def places(self, index: Tensor) -> Tensor:
-        """Where in the user's table some of the epoch's rows are."""
+        """Row numbers in the user's table of some of the epoch's rows."""
 
     def close(self) -> None:
-        """There is no further epoch."""
+        """Stop reading: there is no further epoch."""
 
 
 class RowsInMemory(RowSource):
@@ -73,17 +70,15 @@ def as_source(rows: EncodedTable | RowSource, row_numbers: Tensor | None = None)
     return RowsInMemory(rows, row_numbers) if isinstance(rows, EncodedTable) else rows
 
 
-# --- Rows of tables larger than memory: an epoch is a window of them, shuffled.
-#
-# The next window is read and encoded while the steps of this one are taken, so two are in
-# memory.
+# --- Tables larger than memory: an epoch is one window of the shuffled rows. The next window is
+# read and encoded during the steps of this one, so two are in memory.
 
 WINDOW_BYTES = 1 << 25
 """Encoded rows of a window; two are held."""
 
 
 class WindowedRows(RowSource):
-    """Consecutive windows of a shuffled sequence that has no end."""
+    """Consecutive windows of an endless shuffled sequence of rows."""
 
     def __init__(
         self,
@@ -92,11 +87,11 @@ class WindowedRows(RowSource):
         size: int,
         epochs: int,
         sample: EncodedTable,
-        team: Team = ALONE,
+        world: World = ALONE,
     ) -> None:
-        """``size``: rows of a window; ``epochs``: windows that are asked for, at most."""
+        """``size``: rows of a window; ``epochs``: maximum number of windows."""
         self.files, self.codec, self.size, self.epochs = files, codec, size, epochs
-        self._sample, self._team = sample, team
+        self._sample, self._team = sample, world
         self._next = codec.empty(size, has_missing(codec, files.files.rows))
         self._next_numbers = torch.zeros(size, dtype=torch.int64)
         self._rows = self._next.to(sample.num.device, copy=True)
@@ -114,7 +109,7 @@ class WindowedRows(RowSource):
         return self._sample.take(slice(0, SAMPLE))
 
     def begin_epoch(self, epoch: int) -> None:
-        with self._team.sharing_errors():  # also waits for whoever reads longest
+        with self._team.sharing_errors():  # also waits for the slowest process
             self._await(epoch)
         for mine, new in zip(self._rows.tensors, self._next.tensors, strict=True):
             mine.copy_(new)
@@ -130,7 +125,7 @@ class WindowedRows(RowSource):
         self._reader.shutdown()
 
     def _await(self, epoch: int) -> None:
-        """Until the next window is that of ``epoch``."""
+        """Wait until the next window is that of ``epoch``."""
         reading, self._reading = self._reading, None
         if reading is not None:
             reading[1].result()
@@ -143,7 +138,7 @@ class WindowedRows(RowSource):
         for table, here in self.files.read(epoch * self.size, self.size):
             if self._closed.is_set():
                 return
-            with collect_warnings():  # what is odd about the cells was said when they were counted
+            with collect_warnings():  # they were shown when the codec was fitted
                 self._next.write(place, self.codec.to_unit(table))
             numbers[place : place + len(here)] = here
             place += len(here)
@@ -151,7 +146,7 @@ class WindowedRows(RowSource):
 
 
 def window_rows(codec: TableCodec, rows: int) -> int:
-    """Rows of a window: as many as there is room for, and no more than there are."""
+    """Rows of a window: as many as fit into ``WINDOW_BYTES``, at most all."""
     n_num, n_cat = len(codec.numeric), len(codec.categorical)
     return max(1, min(rows, WINDOW_BYTES // (5 * n_num + 9 * n_cat)))
 

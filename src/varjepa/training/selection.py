@@ -1,8 +1,7 @@
-"""Which checkpoint to keep: a score on validation rows, higher is better.
+"""Which epoch's weights are the best: a score on validation rows, higher is better.
 
-The online probe: a linear classifier on frozen embeddings, fitted to the end at every look.
-
-Its loss is convex, so a few dozen L-BFGS iterations on all rows at once reach what thousands of
+The online probe is a linear classifier on frozen embeddings, fitted to convergence at every
+validation. Its loss is convex, so a few dozen L-BFGS iterations on all rows reach what thousands of
 small AdamW steps would, at a fraction of their time, and nothing about it is random.
 """
 
@@ -16,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from varjepa.models.inference import Measure, measure_rows
-from varjepa.models.masking import MaskSettings, draw_mask_sizes
+from varjepa.models.masking import draw_mask_sizes
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.randomness import generator_for
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.losses import Loss
-from varjepa.training.processes import ALONE, Team
+from varjepa.training.processes import ALONE, World
 from varjepa.training.step import Streams, draw_step
 
 
@@ -30,9 +29,9 @@ class LinearProbeSettings:
     """How the online probe is fitted."""
 
     rows: int = 8192
-    """most training rows to learn from: a look must cost little beside the epochs between two"""
+    """maximum number of training rows: a validation must cost little compared with an epoch"""
     iterations: int = 40
-    """most L-BFGS iterations"""
+    """maximum number of L-BFGS iterations"""
     weight_decay: float = 1e-4
     """on the squared weights of standardised features, per row"""
 
@@ -81,13 +80,10 @@ def fit_linear_probe(
     return LinearProbe(centre, scale, weight.detach(), bias.detach())
 
 
-# --- Which moment of a training to keep: a score on validation rows, higher is better.
-#
-# With labels, the paper's: accuracy of an online linear probe, for Var-T-JEPA after
-# discarding the
-# most uncertain 20 % of the validation rows. Without, the held-out objective with masks and
-# noise
-# fixed once, so that two moments are compared on the same questions.
+# --- Scores of a validation. With labels, the paper's: accuracy of an online linear probe, for
+# Var-T-JEPA after discarding the most uncertain 20 % of the validation rows. Without labels, the
+# held-out objective with masks and noise fixed once, so that two epochs are compared on the same
+# masks.
 
 
 class Selection(Protocol):
@@ -99,7 +95,7 @@ class Selection(Protocol):
     def score(self, objective: Loss) -> float: ...
 
     def noise(self, score: float) -> float:
-        """How far below the best a later look may score and be kept all the same."""
+        """How far below the best score a later epoch may be and still replace it."""
         return 0.0
 
 
@@ -107,32 +103,31 @@ class Selection(Protocol):
 class HeldOutLoss(Selection):
     """Minus the training objective on validation rows, KL terms at their final weight.
 
-    For a T-JEPA this is a weak criterion: its targets move with the training, so two moments are
-    asked about different answers, and the closer those are to each other, the better the score.
+    For a T-JEPA this is a weak criterion: its targets move with the training, so two epochs
+    are scored on different targets, and the closer those are to each other, the better the score.
     """
 
     rows: EncodedTable
-    masks: MaskSettings
     seed: int
     batch: int = 1024
     name: str = "held-out objective"
-    team: Team = ALONE
+    world: World = ALONE
 
     @torch.no_grad()
     def score(self, objective: Loss) -> float:
         streams = Streams.of(self.seed, self.rows.num.device)
         total = 0.0
         for part in self.rows.split(self.batch):
-            sizes = draw_mask_sizes(objective.shape.features, self.masks, streams.sizes)
+            sizes = draw_mask_sizes(objective.shape.features, objective.masks, streams.sizes)
             draw = draw_step(
-                objective, len(part), part.observed, sizes, self.masks.targets, streams.numbers
+                objective, len(part), part.observed, sizes, objective.masks.targets, streams.numbers
             )
             final = torch.ones(3, device=part.num.device)
-            mine = self.team.part(len(part))
+            mine = self.world.own_slice(len(part))
             if mine.start < mine.stop:
                 draw, w = draw.rows(mine), part.take(mine)
                 total += float(objective.losses(w, draw.masks, draw.noise, final).loss.sum())
-        return -self.team.total(total) / len(self.rows)
+        return -self.world.sum_number(total) / len(self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +147,8 @@ class FilteredProbe(Selection):
     discard: float = 0.2
     """share of the most uncertain validation rows that does not count"""
     standard_errors: float = 0.0
-    """of the accuracy, by which a later look may be worse than the best; 0: the paper's rule"""
-    team: Team = ALONE
+    """of the accuracy, by which a later epoch may be below the best; 0: the paper's rule"""
+    world: World = ALONE
     ranked_by: Measure = ("posterior", "mean")
     """how uncertain a validation row is"""
 
@@ -163,10 +158,10 @@ class FilteredProbe(Selection):
 
     def score(self, objective: Loss) -> float:
         some = self._rows_to_learn_from()
-        (features,) = self.team.over_rows(
+        (features,) = self.world.map_rows(
             lambda rows: (objective.embed(rows).mean.flatten(1),), self.train.take(some)
         )
-        held_out, *uncertainty = self.team.over_rows(
+        held_out, *uncertainty = self.world.map_rows(
             lambda rows: self._features_and_uncertainty(objective, rows), self.validation
         )
         if not (features.isfinite().all() and held_out.isfinite().all()):
@@ -178,7 +173,7 @@ class FilteredProbe(Selection):
         return float(right.mean())
 
     def _rows_to_learn_from(self) -> Tensor:
-        """The same at every look.  # (n,) row numbers"""
+        """The same at every validation.  # (n,) row numbers"""
         generator = generator_for(self.seed, "probe")
         order = torch.randperm(len(self.train_labels), generator=generator)
         return order[: self.probe.rows].to(self.train_labels.device)

@@ -1,9 +1,7 @@
 """One optimiser step: random numbers, losses, gradients, a guard against bad steps.
 
-The random numbers of a training step: mask sizes, masks and latent noise, drawn in one place.
-
-They are drawn for the whole batch from generators that somebody passed in, so that a process which
-holds only a slice of the batch can draw the same numbers.
+Masks and noise are drawn in one place for the whole batch, so that a process which holds a slice of
+the batch draws the same numbers.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from torch import Tensor
 from varjepa.models.masking import FeatureMasks, draw_mask_sizes, draw_masks
 from varjepa.nn.kernels.row_threads import RowThreads, slices_of
 from varjepa.randomness import generator_for
+from varjepa.settings import Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.losses import Loss
 from varjepa.training.optimisation import (
@@ -28,9 +27,8 @@ from varjepa.training.optimisation import (
     set_rate,
     warm_up_cosine,
 )
-from varjepa.training.processes import ALONE, Team
+from varjepa.training.processes import ALONE, World
 from varjepa.training.row_source import RowSource, as_source
-from varjepa.training.settings import TrainingSettings
 from varjepa.variational.model import LatentNoise
 
 
@@ -58,7 +56,7 @@ class Draw:
     noise: LatentNoise | None
 
     def rows(self, here: slice) -> Draw:
-        """What belongs to some of the batch's rows."""
+        """The part of some of the batch's rows."""
         return Draw(
             FeatureMasks(*(_part(getattr(self.masks, f.name), here) for f in fields(FeatureMasks))),
             None
@@ -85,34 +83,31 @@ def _part(index: Tensor | None, here: slice) -> Any:
     return None if index is None else index[here]
 
 
-# --- Which steps not to take: a loss or gradient that is not finite, or out of all proportion.
-#
-# Adam squares gradients and remembers them for thousands of steps. One batch of absurd values
-# with a
-# gradient of 10¹¹ would leave every later step too small to learn anything, without a single
-# NaN.
+# --- Steps that are skipped: the loss or gradient is not finite, or far out of proportion. Adam
+# squares gradients and remembers them for thousands of steps. One batch of absurd values with a
+# gradient of 10¹¹ would leave every later step too small to learn anything, without a single NaN.
 
 OUT_OF_PROPORTION = 1000.0
-"""A gradient is refused if its norm is this many times the usual one. Trainings on heavy-tailed
+"""A gradient is refused if its norm is this many times the usual norm. Trainings on heavy-tailed
 tables stayed below 25."""
 
 LARGEST = 1e15
 """No norm above this is usual: its square is far from overflowing in Adam's second moment."""
 
 FIRST = 1000.0
-"""Taken as usual before the first step; far more than any first norm seen, 1 to 200."""
+"""The usual norm before the first step; far above any first norm observed, 1 to 200."""
 
 
 class StepGuard:
-    """Knows the usual norm of a gradient; everything stays on the device, for recordings."""
+    """Tracks the usual norm of a gradient, on the device: CUDA graphs include it."""
 
     def __init__(self, device: torch.device) -> None:
         self.usual = torch.full((), FIRST, device=device)
 
     def refuses(self, loss: Tensor, norm: Tensor) -> Tensor:
-        """Whether not to take a step; every large gradient refused doubles what is usual.
+        """Whether to skip a step; every refused finite gradient doubles the usual norm.
 
-        So a training whose gradients have grown for good goes on after a few steps.
+        So a training whose gradients have grown for good continues after a few steps.
         """
         finite = (loss + norm).isfinite()
         large = norm > (OUT_OF_PROPORTION * self.usual).clamp_max(LARGEST)
@@ -122,16 +117,14 @@ class StepGuard:
         return bad
 
 
-# --- One optimiser step, on data that stays where it is: nothing is read back to the host.
-#
-# What an epoch needs (row order, mask sizes, schedules) is decided on the host beforehand. On
-# a CPU
-# the rows of a batch are computed in slices, a core each.
+# --- The step. Nothing is read back from the device: what an epoch needs (row order, mask sizes,
+# schedules) is decided on the host beforehand. On a CPU the rows of a batch are computed in slices,
+# a core each.
 
 
 @dataclass(frozen=True, slots=True)
 class StepInputs:
-    """What one step is told."""
+    """Inputs of one step, decided on the host or read from tables on the device."""
 
     index: Tensor  # (B,) rows of the batch
     share: Tensor | None  # (B,) 0 for rows that only fill the batch up; None: every row counts
@@ -140,6 +133,10 @@ class StepInputs:
     rate: float | Tensor
     ramps: Tensor  # (3,)
     progress: float | Tensor
+
+
+MAX_BAD_STEPS = 20
+"""Consecutive skipped steps after which training stops."""
 
 
 class Tally:
@@ -159,7 +156,7 @@ class Tally:
         self.bad_in_a_row.copy_(torch.where(bad, self.bad_in_a_row + 1, 0))
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything it knows."""
+        """Its state."""
         return {
             "sums": self.sums,
             "steps": self.steps,
@@ -184,11 +181,11 @@ class Stepper:
         self,
         objective: Loss,
         rows: EncodedTable | RowSource,
-        settings: TrainingSettings,
+        settings: Training,
         seed: int,
-        team: Team = ALONE,
+        world: World = ALONE,
     ) -> None:
-        self.objective, self.settings, self.team = objective, settings, team
+        self.objective, self.settings, self.world = objective, settings, world
         self.source = as_source(rows)
         self.rows = self.source.rows
         self.device = self.rows.num.device
@@ -196,30 +193,32 @@ class Stepper:
         self.streams = Streams.of(seed, self.device)
         self.tally = Tally(("loss", *objective.names), self.device)
         self.guard = StepGuard(self.device)
-        self.batch = min(settings.batch, len(self.rows))
+        assert isinstance(settings.batch_size, int)
+        assert isinstance(settings.epochs, int)
+        self.batch = min(settings.batch_size, len(self.rows))
         self.steps_per_epoch = -(-len(self.rows) // self.batch)
         self.total = settings.epochs * self.steps_per_epoch
         if settings.max_steps is not None:
             self.total = min(self.total, settings.max_steps)
         self.done = 0
-        # of the latest step, in one place: a recording writes where it was recorded
+        # of the latest step, always the same tensor: CUDA graphs write to it
         self.row_loss = torch.zeros(self.batch, device=self.device)  # (B,)
         self.threads = RowThreads() if self.device.type == "cpu" else None
         self.get_ready()
 
     def get_ready(self) -> None:
-        """What a kind of stepper needs besides."""
+        """Further preparations of a subclass."""
 
     def begin_epoch(self) -> None:
         """Decide the order of the rows, the mask sizes and the schedule of the next epoch."""
-        # to begin it again, from a checkpoint inside it
+        # for a checkpoint inside the epoch, which begins it again
         self.begun_from = self.streams.order.get_state(), self.streams.sizes.get_state()
         self.source.begin_epoch(self.done // self.steps_per_epoch)
         order = torch.randperm(len(self.rows), generator=self.streams.order)
         self.order = order.to(self.device)
         steps = range(self.steps_per_epoch)
         self.sizes = [
-            draw_mask_sizes(self.objective.shape.features, self.settings.masks, self.streams.sizes)
+            draw_mask_sizes(self.objective.shape.features, self.objective.masks, self.streams.sizes)
             for _ in steps
         ]
         self.schedule = [self.rates_at(self.done + i) for i in steps]
@@ -229,8 +228,10 @@ class Stepper:
     def rates_at(self, step: int) -> tuple[float, tuple[float, float, float]]:
         """Learning rate and KL factors of a step."""
         o, per_epoch = self.settings, self.steps_per_epoch
-        rate = o.learning_rate * warm_up_cosine(step, o.warm_up_epochs * per_epoch, self.total)
-        return rate, KlAnnealing(*(e * per_epoch for e in o.anneal_epochs)).at(step)
+        epochs = o.length(len(self.rows))
+        warm_up = o.warm_up_share * epochs * per_epoch
+        rate = o.learning_rate * warm_up_cosine(step, warm_up, self.total)
+        return rate, KlAnnealing(*(share * epochs * per_epoch for share in o.anneal_share)).at(step)
 
     def step(self) -> None:
         """Take the epoch's next step."""
@@ -262,12 +263,12 @@ class Stepper:
         return self.order[place * self.batch : (place + 1) * self.batch]
 
     def descend(self, inputs: StepInputs) -> None:
-        """Algorithm 1's step; no weight learns from a loss or gradient that the guard refuses."""
+        """Algorithm 1's step; it changes no weight if the guard refuses its loss or gradient."""
         objective = self.objective
         batch = self.rows.take(inputs.index)
-        mine, share = own_rows(inputs, self.team)
+        mine, share = own_rows(inputs, self.world)
         draw = draw_step(
-            objective, len(batch), batch.observed, inputs.sizes, self.settings.masks.targets,
+            objective, len(batch), batch.observed, inputs.sizes, objective.masks.targets,
             self.streams.numbers, inputs.bucket,
         ).rows(mine)  # fmt: skip
         w = batch.take(mine)
@@ -292,7 +293,7 @@ class Stepper:
         self.row_loss.zero_()[mine] = recorded[0]
         means = (recorded * share).sum(-1)
         gradients = [p.grad for p in objective.model.parameters() if p.grad is not None]
-        self.team.add_up([*gradients, means, self.row_loss])
+        self.world.sum_tensors([*gradients, means, self.row_loss])
         bad = self.guard.refuses(means[0], torch.nn.utils.get_total_norm(gradients))
         set_rate(self.optimiser, inputs.rate)
         self.optimiser.found_inf = bad.float()  # type: ignore[attr-defined]  # fused: skip the step
@@ -301,7 +302,7 @@ class Stepper:
         self.tally.add(means, bad)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that the next steps depend on, besides settings and rows."""
+        """Everything that later steps depend on, besides settings and rows."""
         order, sizes = self.begun_from
         moments = moments_of(self.optimiser, self.objective.model)
         return {
@@ -316,7 +317,7 @@ class Stepper:
         }
 
     def restore(self, saved: Mapping[str, Tensor]) -> None:
-        """Go back to where ``saved`` was taken: begin its epoch again and leap to its step."""
+        """Continue from ``saved``: begin its epoch again and go to its step."""
         model, done = self.objective.model, int(saved["done"])
         if not 0 < done <= self.total:
             raise ValueError(f"step {done} is not one of {self.total}")
@@ -348,27 +349,27 @@ class Stepper:
 
     @property
     def in_bfloat16(self) -> bool:
-        """Whether networks compute in 16 bits; latents and losses are float32 anyway."""
+        """Whether networks compute in bfloat16; latents and losses are always float32."""
         if self.settings.precision == "auto":
             return self.device.type == "cuda"
         return self.settings.precision == "bfloat16"
 
-    def looks_bad(self) -> bool:
-        """Whether too many steps in a row had to be skipped. A GPU is asked only now and then."""
-        limit = self.settings.max_bad_steps
+    def has_failed(self) -> bool:
+        """Whether too many consecutive steps were skipped. On a GPU it is checked now and then."""
+        limit = MAX_BAD_STEPS
         if self.device.type == "cuda" and self.done % limit:
             return False
         return bool(self.tally.bad_in_a_row >= limit)
 
 
-def own_rows(inputs: StepInputs, team: Team) -> tuple[slice, Tensor]:
+def own_rows(inputs: StepInputs, world: World) -> tuple[slice, Tensor]:
     """Rows of the batch that this process computes, and their shares of the batch's mean.
 
-    Where there are too few rows for all, it has the last one with a share of 0: no process may be
-    without gradients.
+    If there are fewer rows than processes, it may be the last row with a share of 0: every process
+    needs gradients.
     """
     share = batch_shares(inputs)
-    mine = team.part(len(share))
+    mine = world.own_slice(len(share))
     if mine.start == mine.stop:
         return slice(len(share) - 1, len(share)), torch.zeros_like(share[-1:])
     return mine, share[mine]

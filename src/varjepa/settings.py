@@ -1,0 +1,382 @@
+"""Every hyperparameter, in frozen objects that go unchanged from the constructor to the network.
+
+``Architecture`` says how large the networks are, ``Objective`` what is minimised, ``Training`` how
+it is optimised and validated, and ``Run`` where checkpoints and logs of one fit go. ``TJEPA`` has
+its own ``PointArchitecture`` and ``PointObjective``. Wrong types and impossible values are refused
+when an object is made. To change one field of a fitted or unfitted estimator, use scikit-learn's
+``set_params(training__learning_rate=1e-3)``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from varjepa.errors import InputError
+
+Precision = Literal["auto", "float32", "bfloat16"]
+
+MAY_BE_ZERO = ("depth", "predictor_depth", "imputer_depth", "n_aux")
+"""Every other integer counts something that there is at least one of."""
+
+
+class Settings:
+    """What all settings share: their fields are checked against their annotations."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for name, hint in type_hints(type(self)).items():
+            value = plain(getattr(self, name))
+            object.__setattr__(self, name, value)
+            if not fits(value, hint):
+                raise InputError(f"{name} must be {in_words(hint)}, not {getattr(self, name)!r}")
+            least = 0 if name in MAY_BE_ZERO else 1
+            if int in (hint, *get_args(hint)) and isinstance(value, int) and value < least:
+                raise InputError(f"{name} must be at least {least}, not {value}")
+        self.check()
+
+    def check(self) -> None:
+        """Refuse values that do not go together."""
+
+
+# --- how large the networks are
+
+
+@dataclass(frozen=True, slots=True)
+class PointArchitecture(Settings):
+    """The networks of :class:`varjepa.TJEPA`."""
+
+    d: int = 64
+    """width of tokens and of every latent; a multiple of ``heads`` (the paper's D_hid)"""
+    depth: int = 3
+    """transformer layers of the encoders (L)"""
+    heads: int = 4
+    """attention heads of the encoders (H)"""
+    ff: int = 128
+    """feed-forward width of the encoders"""
+    predictor_width: int = 16
+    """token width of the predictor (L_p); a narrow one keeps the posterior's spread informative"""
+    predictor_depth: int = 4
+    """layers of the predictor; not in the paper"""
+    predictor_heads: int = 4
+    """attention heads of the predictor (H_p)"""
+    predictor_ff: int = 256
+    """feed-forward width of the predictor (ff_p)"""
+    n_cls: int = 1
+    """learned tokens in front of the encoders (N_CLS); not in the paper"""
+    n_aux: int = 4
+    """learned auxiliary tokens of T-JEPA's predictor (N_aux); not in the paper"""
+
+    def check(self) -> None:
+        _check_multiple(self, "d", "heads")
+        _check_multiple(self, "predictor_width", "predictor_heads")
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture(Settings):
+    """The networks of :class:`varjepa.VarTJEPA`."""
+
+    d: int = 64
+    """width of tokens and of every latent; a multiple of ``heads`` (d = d_z = D_hid)"""
+    depth: int = 3
+    """transformer layers of context encoder and target posterior (L)"""
+    heads: int = 4
+    """attention heads of both (H)"""
+    ff: int = 128
+    """feed-forward width of both"""
+    predictor_width: int = 16
+    """token width of the predictor (L_p); a narrow one keeps the posterior's spread informative"""
+    predictor_depth: int = 4
+    """layers of the predictor; not in the paper"""
+    predictor_heads: int = 4
+    """attention heads of the predictor (H_p)"""
+    predictor_ff: int = 256
+    """feed-forward width of the predictor (ff_p)"""
+    imputer_width: int = 64
+    """token width of the imputer, a second predictor outside the ELBO; not in the paper"""
+    imputer_depth: int = 3
+    """layers of the imputer; 0: none, the predictor itself fills missing values as in the paper"""
+    imputer_heads: int = 4
+    """attention heads of the imputer"""
+    imputer_ff: int = 128
+    """feed-forward width of the imputer"""
+    n_cls: int = 1
+    """learned tokens in front of both encoders (N_CLS); not in the paper"""
+    noise_variance: float = 1.0
+    """σ_x² and σ_y² of the decoders before training (paper/LOG.md says what smaller ones do)"""
+
+    def check(self) -> None:
+        _check_multiple(self, "d", "heads")
+        _check_multiple(self, "predictor_width", "predictor_heads")
+        _check_multiple(self, "imputer_width", "imputer_heads")
+        if not self.noise_variance > MIN_NOISE_VARIANCE:
+            raise InputError(
+                f"noise_variance must be above {MIN_NOISE_VARIANCE}, not {self.noise_variance}"
+            )
+
+
+MIN_NOISE_VARIANCE = 1e-4
+"""Floor of σ_x² and σ_y²: near-constant columns drive them to 0."""
+
+
+# --- what is minimised
+
+
+@dataclass(frozen=True, slots=True)
+class MaskSettings(Settings):
+    """Shares of the features that a context and a target keep, and how many targets there are."""
+
+    context_share: tuple[float, float] = (0.1, 0.9)
+    """smallest and largest share of the columns in a context"""
+    target_share: tuple[float, float] = (0.1, 0.6)
+    """smallest and largest share of the columns in a target"""
+    targets: int = 2
+    """target views per row and step (K; the paper has 4)"""
+
+    def check(self) -> None:
+        for name in ("context_share", "target_share"):
+            low, high = getattr(self, name)
+            if not 0.0 <= low <= high <= 1.0:
+                raise InputError(f"{name} must be two ascending shares in [0, 1], not {low, high}")
+
+
+@dataclass(frozen=True, slots=True)
+class Objective(MaskSettings):
+    """Masks and weights of the five ELBO terms; the KL weights are the final, annealed ones."""
+
+    alpha_rec: float = 0.1
+    """weight of −log p(x | s_x)"""
+    alpha_gen: float = 1.0
+    """weight of −log p(w | s_w)"""
+    alpha_kl_sx: float = 1e-4
+    """weight of KL(q(s_x) ‖ N(0, I))"""
+    alpha_kl_z: float = 1e-6
+    """weight of KL(q(z) ‖ N(0, I))"""
+    alpha_kl_sy: float = 1e-2
+    """weight of KL(q(s_y) ‖ p(s_y | s_x, z))"""
+    imputer_kl: float = 1e-3
+    """weight of KL(q ‖ r) in the imputer's own loss, which trains the imputer alone"""
+
+
+@dataclass(frozen=True, slots=True)
+class PointObjective(MaskSettings):
+    """Masks and moving average of T-JEPA."""
+
+    momentum: tuple[float, float] = (0.996, 1.0)
+    """momentum of the target encoder's moving average, first and last step, linear between them"""
+
+    def check(self) -> None:
+        MaskSettings.check(self)
+        first, last = self.momentum
+        if not 0.0 <= first <= last <= 1.0:
+            raise InputError(f"momentum must be two ascending shares in [0, 1], not {first, last}")
+
+
+# --- how it is optimised and validated
+
+
+@dataclass(frozen=True, slots=True)
+class Training(Settings):
+    """Optimisation, length, and how validation rows pick the checkpoint."""
+
+    epochs: int | Literal["auto"] = "auto"
+    """maximum number of epochs; "auto": about 1,400 steps, within 10 to 200 epochs. Of a streamed
+    table an epoch is a window of its rows, and the next epoch continues from there"""
+    max_steps: int | None = None
+    """maximum number of optimiser steps, whatever ``epochs`` says; None: no limit"""
+    batch_size: int | Literal["auto"] = "auto"
+    """rows per step; "auto": a twentieth of the training rows, within 32 to 512"""
+    learning_rate: float = 1e-3
+    """AdamW's peak rate: linear warm-up before it, a cosine to 0 after it"""
+    warm_up_share: float = 0.1
+    """share of the training in which the rate rises"""
+    anneal_share: tuple[float, float, float] = (0.2, 0.2, 0.2)
+    """shares of the training in which the KL weights of s_x, z and s_y rise"""
+    weight_decay: float = 0.0
+    """AdamW's, on matrices only"""
+    precision: Precision = "auto"
+    """of the networks: "auto" is bfloat16 on a GPU and float32 elsewhere; latents and losses are
+    float32 always"""
+    validate_every: int = 4
+    """epochs between two validations"""
+    patience: int = 5
+    """validations without improvement before training stops"""
+    validation_share: float = 0.1
+    """share of the rows held out to pick the checkpoint; 0: the training rows pick it"""
+    discard_share: float = 0.2
+    """with class labels: share of the most uncertain validation rows that do not count (the paper's
+    filtered accuracy); T-JEPA, which has no uncertainty, discards none"""
+    rank_by: tuple[str, str] = ("posterior", "mean")
+    """kind and aggregate of the uncertainty that ranks these rows"""
+    standard_errors: float = 1.0
+    """a later checkpoint wins if its accuracy is not worse than the best by more than this many
+    standard errors: a linear probe is as good early on, predictions of values take the whole
+    training; 0: the best wins, as in the paper"""
+
+    def check(self) -> None:
+        for name in ("warm_up_share", "validation_share", "discard_share"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise InputError(f"{name} must be in [0, 1), not {getattr(self, name)}")
+
+    def resolve(self, rows: int) -> Training:
+        """The same with what is "auto" decided by the number of rows to train on."""
+        batch = min(512, max(32, rows // 20)) if self.batch_size == "auto" else self.batch_size
+        steps = math.ceil(rows / batch)
+        wanted = min(200, max(10, math.ceil(AUTO_STEPS / steps)))
+        epochs = wanted if self.epochs == "auto" else self.epochs
+        return replace(self, epochs=epochs, batch_size=batch)
+
+    def length(self, rows: int) -> float:
+        """Epochs that a resolved training takes at most; the last one may end early."""
+        assert isinstance(self.epochs, int)
+        assert isinstance(self.batch_size, int)
+        if self.max_steps is None:
+            return self.epochs
+        return min(self.epochs, self.max_steps / math.ceil(rows / self.batch_size))
+
+
+AUTO_STEPS = 1400
+"""Optimiser steps that ``epochs="auto"`` aims at, within 10 to 200 epochs."""
+
+
+# --- one run
+
+
+@dataclass(frozen=True, slots=True)
+class Run(Settings):
+    """Where one fit keeps its checkpoints and logs. Nothing here changes the result."""
+
+    checkpoint_dir: str | os.PathLike[str] | None = None
+    """folder for checkpoints, of which the newest two stay; a fit that is stopped (Ctrl-C, SIGTERM)
+    leaves one of its very last step. Remove the folder once the model is saved"""
+    checkpoint_every: float = 30.0
+    """seconds between two checkpoints, or more where writing would take over 1 % of the time;
+    0: after every step, whatever it costs"""
+    resume: bool = False
+    """continue from the newest checkpoint in ``checkpoint_dir``, if there is one, to the same
+    weights as without the interruption; other settings or another table are refused"""
+    log_dir: str | os.PathLike[str] | None = None
+    """folder for history.jsonl, a line per epoch"""
+    tensorboard: bool = False
+    """also write TensorBoard events to ``log_dir``"""
+    capture: bool = True
+    """record training steps as CUDA graphs on a GPU"""
+
+    def check(self) -> None:
+        if self.tensorboard and self.log_dir is None:
+            raise InputError("tensorboard needs log_dir, the folder for its events")
+        if self.resume and self.checkpoint_dir is None:
+            raise InputError("resume needs checkpoint_dir, the folder of the checkpoints")
+        if not self.checkpoint_every >= 0.0:
+            raise InputError(
+                f"checkpoint_every must be a number of seconds, not {self.checkpoint_every!r}"
+            )
+
+
+# --- types
+
+
+def type_hints(kind: type) -> dict[str, Any]:
+    """Name and type of every field, in order."""
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}
+
+
+def plain(value: Any) -> Any:
+    """The value in Python's own types: numpy's numbers as Python's, lists as tuples."""
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    if isinstance(value, list | tuple):
+        return tuple(plain(item) for item in value)
+    return value
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a plain value is of an annotated type; a float is finite.
+
+    Examples:
+        >>> fits((0.1, 1), tuple[float, float]), fits(True, int), fits("auto", int | None)
+        (True, False, False)
+    """
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return any(fits(value, one) for one in arguments)
+    if origin is Literal:
+        return isinstance(value, str) and value in arguments
+    if origin is tuple:
+        right_length = isinstance(value, tuple) and len(value) == len(arguments)
+        return right_length and all(map(fits, value, arguments))
+    if hint is bool:
+        return isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    if hint is float:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number and math.isfinite(value) and abs(value) < 2**63
+    if hint is types.NoneType:
+        return value is None
+    return isinstance(value, origin or hint)
+
+
+def in_words(hint: Any) -> str:
+    """An annotated type as an error message names it.
+
+    Examples:
+        >>> in_words(int | None), in_words(tuple[float, float])
+        ('an integer or None', 'two numbers')
+    """
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(in_words(one) for one in arguments))
+    if origin is Literal:
+        return " or ".join(f'"{value}"' for value in arguments)
+    if origin is tuple:
+        count = {2: "two", 3: "three"}.get(len(arguments), str(len(arguments)))
+        return f"{count} {'strings' if arguments[0] is str else 'numbers'}"
+    names = {bool: "True or False", int: "an integer", float: "a finite number", str: "a string"}
+    return "None" if hint is types.NoneType else names.get(hint, "a path")
+
+
+def _check_multiple(settings: Any, width: str, heads: str) -> None:
+    if getattr(settings, width) % getattr(settings, heads):
+        raise InputError(
+            f"{width} must be a multiple of {heads}, not {getattr(settings, width)} with "
+            f"{getattr(settings, heads)} heads"
+        )
+
+
+def field_names(kind: type) -> tuple[str, ...]:
+    """Names of a settings object's fields."""
+    return tuple(type_hints(kind))
+
+
+def as_path(folder: str | os.PathLike[str] | None) -> Path | None:
+    """A folder of :class:`Run` as a path."""
+    return None if folder is None else Path(folder)
+
+
+def to_json(settings: Any) -> dict[str, Any]:
+    """Fields as JSON can hold them."""
+    values = {name: getattr(settings, name) for name in type_hints(type(settings))}
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+
+
+def from_json(kind: type, value: Any, where: str) -> Any:
+    """A settings object from untrusted JSON; the error names the field."""
+    if not isinstance(value, Mapping) or set(value) != set(type_hints(kind)):
+        raise InputError(f"{where} does not have the fields of {kind.__name__}")
+    try:
+        return kind(**value)
+    except InputError as error:
+        raise InputError(f"{where}.{error}") from error

@@ -1,0 +1,40 @@
+"""Small estimators for tests: hyperparameters by their plain names, put where they belong."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import pytest
+
+from varjepa.estimators.base import TableEstimator
+from varjepa.estimators.parameters import nested
+from varjepa.settings import Run, field_names
+
+Estimator = TypeVar("Estimator", bound=TableEstimator)
+
+
+def small(kind: type[Estimator], **flat: Any) -> Estimator:
+    """An estimator from ``d=8, epochs=2, random_state=0`` and the like."""
+    return kind().set_params(**nested(kind, flat))
+
+
+def fit_small(kind: type[Estimator], X: Any, y: Any = None, **flat: Any) -> Estimator:
+    """A fitted one; fields of :class:`Run` go to ``fit``."""
+    run = {name: flat.pop(name) for name in field_names(Run) if name in flat}
+    return small(kind, **flat).fit(X, y, run=Run(**run))
+
+
+def use_as_defaults(
+    monkeypatch: pytest.MonkeyPatch, kind: type[TableEstimator], **flat: Any
+) -> None:
+    """Let every estimator that is made without settings have these."""
+    made = small(kind, **flat)
+    plain = kind.settings
+
+    def settings(self: TableEstimator, name: str) -> Any:
+        own = getattr(self, name)
+        if own is None or own == kind.settings_kinds[name]():
+            return made.settings(name)
+        return plain(self, name)
+
+    monkeypatch.setattr(kind, "settings", settings)

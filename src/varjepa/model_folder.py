@@ -206,8 +206,9 @@ def _are_counts(value: Any) -> bool:
 # rewrite its checksum too, so what a file says is checked again where it is used.
 
 FORMAT = "varjepa model"
-FORMAT_VERSION = 2
-"""1 had neither sizes, nor the environment, nor a checksum of the manifest."""
+FORMAT_VERSION = 3
+"""1 had neither sizes, nor the environment, nor a checksum of the manifest; 2, of varjepa 0.1, had
+other constructor parameters in config.json."""
 
 FILES = ("config.json", "codec.json", "model.safetensors")
 LARGEST_MANIFEST = 1 << 16

@@ -1,0 +1,38 @@
+"""Let a classifier abstain from rows, with a guarantee on the rows that it answers."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from varjepa import SelectiveClassifier, Training, VarTJEPA
+
+
+def main(epochs: int | Literal["auto"] = "auto") -> None:
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    X = X.filter(like="mean")  # ten of thirty columns
+    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0)
+    model = VarTJEPA(training=Training(epochs=epochs), random_state=0).fit(X_train)
+
+    def surprise(classifier: Any, rows: Any) -> Any:
+        """How unlikely the values of a row are, given each other."""
+        return model.uncertainty(rows, "nll")
+
+    classifier = make_pipeline(StandardScaler(), LogisticRegression())
+    for abstain_by in ("confidence", surprise):
+        selective = SelectiveClassifier(
+            classifier, coverage=0.7, abstain_by=abstain_by, random_state=0
+        ).fit(X_train, y_train)
+        is_right = selective.predict(X_test) == y_test
+        answered = selective.accepts(X_test)
+        print(selective.guarantee_)
+        print(f"right {is_right.mean():.3f}, where answered {is_right[answered].mean():.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,14 +1,25 @@
-"""Claims: the paper map names only things that exist, and links lead somewhere."""
+"""Claims about the documents.
+
+1. The paper map names only things that exist; links lead somewhere; tests that are named exist.
+2. The Python blocks of README.md and docs/guide.md run from top to bottom.
+3. Changelog and citation name this version; README has at most 160 lines and no path of a machine.
+"""
 
 from __future__ import annotations
 
 import importlib
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from varjepa.estimators.base import TableEstimator
+from varjepa.version import __version__
+
 ROOT = Path(__file__).parents[1]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
 SYMBOL = re.compile(r"`((?:varjepa|paper|benchmarks)(?:\.\w+)*):([\w.]+)`")
 
 
@@ -29,7 +40,7 @@ def test_every_symbol_of_the_paper_map_exists(module: str, name: str) -> None:
 
 
 def test_links_in_the_documentation_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} → {target}"
 
@@ -38,8 +49,42 @@ def test_every_test_that_the_documentation_names_exists() -> None:
     tests = "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "tests").rglob("*.py"))
     files = {p.name for p in (ROOT / "tests").rglob("*.py")}
     named = set()
-    for page in (ROOT / "docs").glob("*.md"):
+    for page in PAGES:
         named |= set(re.findall(r"`[^`\n]*?\b(test_\w+(?:\.py)?)[^`\n]*`", page.read_text("utf-8")))
     assert len(named) > 20
     for name in named:
         assert name in files if name.endswith(".py") else f"def {name}(" in tests, name
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+@pytest.mark.filterwarnings("ignore:the latents have collapsed")  # after two steps they may
+def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = TableEstimator.settings
+
+    def short(self: TableEstimator, name: str) -> Any:
+        value = settings(self, name)
+        return replace(value, epochs=1, max_steps=2) if name == "training" else value
+
+    monkeypatch.setattr(TableEstimator, "settings", short)
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert blocks
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, page, "exec"), names)
+
+
+def test_changelog_and_citation_name_this_version() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.search(r"^## (\S+) ", changelog, re.MULTILINE)[1] == __version__  # type: ignore[index]
+    assert f"\nversion: {__version__}\n" in citation
+
+
+def test_the_readme_is_short_and_names_no_machine() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 160
+    assert "pip install" in readme
+    for page in PAGES:
+        assert not re.search(r"/(home|root|work|tmp)/", page.read_text(encoding="utf-8")), page

@@ -28,11 +28,11 @@ VIEWS, ROWS, SIZES = 3, 64, (2, 3)
 MIXED = TableShape(3, (4, 12, 3))
 
 
-def build(shape: TableShape, cls_in_context: bool = True) -> tuple[VarTJepa, EncodedTable]:
+def build(shape: TableShape) -> tuple[VarTJepa, EncodedTable]:
     torch.manual_seed(0)
     settings = Architecture(
         d=64, depth=2, heads=4, ff=96, predictor_width=16, predictor_depth=2, predictor_ff=64,
-        n_cls=2, cls_in_context=cls_in_context,
+        n_cls=2,
     )  # fmt: skip
     g = torch.Generator().manual_seed(1)
     num = torch.rand(ROWS, shape.numeric, generator=g)
@@ -48,10 +48,9 @@ def gradients(model: VarTJepa, terms: ElboTerms) -> dict[str, torch.Tensor]:
     return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize("cls_in_context", [True, False])
 @pytest.mark.parametrize("shape", [MIXED, TableShape(6)])
-def test_losses_and_gradients_equal_ours(shape: TableShape, cls_in_context: bool) -> None:
-    model, rows = build(shape, cls_in_context)
+def test_losses_and_gradients_equal_ours(shape: TableShape) -> None:
+    model, rows = build(shape)
     g = torch.Generator().manual_seed(2)
     masks = draw_masks(ROWS, shape.features, None, SIZES, VIEWS, g)
     noise = draw_latent_noise(model, ROWS, SIZES[0], g)
@@ -94,9 +93,8 @@ def test_one_sort_per_mask_draws_the_same() -> None:
     assert torch.equal(theirs.target, ours.target)
 
 
-@pytest.mark.parametrize("cls_in_context", [True, False])
-def test_embeddings_equal_ours(cls_in_context: bool) -> None:
-    model, rows = build(MIXED, cls_in_context)
+def test_embeddings_equal_ours() -> None:
+    model, rows = build(MIXED)
     theirs, ours = ReferenceStep(model).eval().embed(rows), embed_in_blocks(model, rows)
     torch.testing.assert_close(ours.mean, theirs.mean, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(ours.log_var, theirs.log_var, rtol=1e-4, atol=1e-5)

@@ -28,6 +28,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from tests.small import small
 from varjepa.errors import InputError
 from varjepa.estimators import TJEPA, VarTJEPA
+from varjepa.settings import Architecture, Training
 
 CHECKS = "sklearn.utils.estimator_checks"
 
@@ -129,13 +130,14 @@ def test_names_of_frames() -> None:
         {"d": "8"},
         {"learning_rate": None},
         {"context_share": 0.5},
-        {"capture": "yes"},
         {"device": 0},
+        {"training": {"epochs": 3}},
     ],
 )
 def test_parameters_of_wrong_types(wrong: dict[str, Any]) -> None:
     (name,) = wrong
-    with pytest.raises(InputError, match=f"The '{name}' parameter of VarTJEPA must be") as caught:
+    says = f"(The '{name}' parameter of VarTJEPA|{name}) must be"
+    with pytest.raises(InputError, match=says) as caught:
         small(VarTJEPA, **{**SMALL, **wrong}).fit(frame())
     assert "\n" not in str(caught.value)
 
@@ -180,15 +182,40 @@ def test_pipeline_and_grid_search() -> None:
     X = frame()
     y = (X["size"] > 0).astype(int)
     pipeline = make_pipeline(small(VarTJEPA, **SMALL, random_state=0), LogisticRegression())
-    search = GridSearchCV(pipeline, {"vartjepa__d": [4, 8]}, cv=2, error_score="raise")
+    search = GridSearchCV(
+        pipeline, {"vartjepa__architecture__d": [4, 8]}, cv=2, error_score="raise"
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         search.fit(X, y)
         alone = GridSearchCV(
-            small(VarTJEPA, **SMALL), {"depth": [1, 2]}, cv=2, error_score="raise"
+            small(VarTJEPA, **SMALL),
+            {"training__learning_rate": [1e-3, 1e-2]},
+            cv=2,
+            error_score="raise",
         ).fit(X)
     assert search.predict(X).shape == (60,)
     assert np.isfinite(alone.best_score_)
+    best = alone.best_params_["training__learning_rate"]
+    assert alone.best_estimator_.training.learning_rate == best
+
+
+def test_nested_parameters_replace_the_frozen_settings() -> None:
+    training = Training(epochs=3)
+    model = VarTJEPA(training=training)
+    assert model.get_params()["training__epochs"] == 3
+    assert model.get_params()["architecture__d"] == Architecture().d
+    assert model.get_params(deep=False)["architecture"] is None
+    model.set_params(training__learning_rate=0.5, architecture__d=8, output="mean")
+    assert model.training == Training(epochs=3, learning_rate=0.5)
+    assert training == Training(epochs=3)
+    assert (model.architecture, model.output) == (Architecture(d=8), "mean")
+    assert clone(model).get_params() == model.get_params()
+    with pytest.raises(ValueError, match="Invalid parameter 'speed' for training"):
+        model.set_params(training__speed=3)
+    with pytest.raises(ValueError, match="Invalid parameter 'epochs'"):
+        model.set_params(epochs=3)
+    assert len(VarTJEPA().get_params(deep=False)) <= 20
 
 
 def test_clone_and_pickle() -> None:

@@ -336,24 +336,16 @@ def test_max_steps_in_memory(tmp_path: Path, capsys: Captured) -> None:
     table = tmp_path / "table.parquet"
     pa.parquet.write_table(classes(300, 0), table)
     assert run("fit", table, "--out", tmp_path / "model", "--max-steps", 3) == 0
-    assert config(tmp_path / "model")["parameters"]["max_steps"] == 3
+    assert config(tmp_path / "model")["parameters"]["training"]["max_steps"] == 3
     assert len(config(tmp_path / "model")["history"]) == 1
-    assert VarTJEPA.load(tmp_path / "model").max_steps == 3
+    assert VarTJEPA.load(tmp_path / "model").training.max_steps == 3
     for wrong in (0, -1):
         capsys.readouterr()
         code = run("fit", table, "--out", tmp_path / "new", "--max-steps", wrong)
         assert_refused(capsys, code, f"--max-steps must be at least 1, not {wrong}")
-    with pytest.raises(InputError, match="max_steps must be at least 1 or None, not 0"):
+    with pytest.raises(InputError, match="max_steps must be at least 1, not 0"):
         small(VarTJEPA, **{**SMALL, "max_steps": 0}).fit(classes(30, 0))
     assert not (tmp_path / "new").exists()
-
-
-def test_a_model_folder_from_before_max_steps_loads(tmp_path: Path) -> None:
-    from varjepa.estimators.persistence import parameters_from_json, parameters_to_json
-
-    saved = parameters_to_json(small(VarTJEPA, **SMALL))
-    del saved["max_steps"]
-    assert small(VarTJEPA, **parameters_from_json(VarTJEPA, saved, "parameters")).max_steps is None
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from varjepa.model_folder import ModelFileError
 from varjepa.models.t_jepa import TJepa, embed_points
 from varjepa.models.table_rows import TableShape
 from varjepa.randomness import seeded_weights
-from varjepa.settings import PointArchitecture, Training
+from varjepa.settings import PointArchitecture, PointObjective, Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.loop import train
 from varjepa.training.losses import TJepaLoss
@@ -175,16 +175,16 @@ def test_wrong_parameters_are_named(wrong: dict[str, Any], says: str) -> None:
 
 
 SHAPE = TableShape(4)
-SETTINGS = Training(epochs=20, batch=64, learning_rate=3e-3, validate_every=5)
+SETTINGS = Training(epochs=20, batch_size=64, learning_rate=3e-3, validate_every=5)
 
 
 def objective(seed: int = 0, momentum: tuple[float, float] = (0.996, 1.0)) -> TJepaLoss:
     settings = PointArchitecture(
         d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2,
-        predictor_ff=16, momentum=momentum,
+        predictor_ff=16,
     )  # fmt: skip
     with seeded_weights(seed):
-        return TJepaLoss(TJepa(SHAPE, settings))
+        return TJepaLoss(TJepa(SHAPE, settings), PointObjective(targets=4, momentum=momentum))
 
 
 def unrelated(n: int = 256) -> EncodedTable:
@@ -223,7 +223,7 @@ def test_skipped_steps_leave_finite_weights() -> None:
     rows = unrelated()
     rows.num[7, 1] = float("nan")
     trained = objective()
-    selection = HeldOutLoss(unrelated(), SETTINGS.masks, 0)
+    selection = HeldOutLoss(unrelated(), 0)
     result = train(trained, rows, replace(SETTINGS, epochs=3), selection, 0)
     assert result.skipped_steps == 3  # one batch of each epoch holds the row
     assert all(p.isfinite().all() for p in trained.model.parameters())

@@ -27,10 +27,12 @@ import pyarrow.compute as pc
 import pytest
 import torch
 
+from tests.digests.runs import per_feature
 from tests.small import small
 from varjepa import VarTJEPA
 from varjepa.errors import InputError
-from varjepa.models.inference import AGGREGATES, KINDS, MEASURES
+from varjepa.estimators.embedder import embed_with_uncertainty
+from varjepa.models.inference import AGGREGATES, KINDS, MEASURES, default_aggregate
 
 SMALL: dict[str, Any] = {
     "d": 8, "depth": 1, "heads": 2, "ff": 8, "predictor_width": 8, "predictor_depth": 1,
@@ -161,16 +163,16 @@ def test_imputation_fills_holes_and_nothing_else(model: VarTJEPA) -> None:
 def test_several_imputations_differ(model: VarTJEPA) -> None:
     X = frame()
     X.loc[:30, "size"] = np.nan
-    draws = model.impute(X, n_samples=3)
+    draws = model.impute_samples(X, 3)
     assert len(draws) == 3
     values = np.stack([draw["size"].to_numpy()[:30] for draw in draws])
     assert (values.std(0) > 0).mean() > 0.5  # some draws meet at the end of the range
     same = (
-        model.impute(X, n_samples=3, random_state=4),
-        model.impute(X, n_samples=3, random_state=4),
+        model.impute_samples(X, 3, random_state=4),
+        model.impute_samples(X, 3, random_state=4),
     )
     pd.testing.assert_frame_equal(same[0][2], same[1][2])
-    prior = model.impute(X, n_samples=2, z="prior")
+    prior = model.impute_samples(X, 2, z="prior")
     assert not prior[0]["size"].equals(draws[0]["size"])
 
 
@@ -231,10 +233,26 @@ def test_uncertainties_are_finite(model: VarTJEPA, kind: Any, aggregate: Any) ->
     row = model.uncertainty(X, kind, aggregate)
     assert row.shape == (60,)
     assert np.isfinite(row).all()
-    cells = model.uncertainty(X, kind, per_column=True)
-    assert cells.shape == (60, len(model.codec_.features))
-    holes = np.isnan(cells)
-    assert not holes.any() if kind in ("posterior", "predictive") else holes[0].all()
+    cells = model.cell_uncertainty(X, kind).to_numpy()
+    assert cells.shape == X.shape
+    missing = np.isnan(cells)
+    assert not missing.any() if kind in ("posterior", "predictive") else missing[0].all()
+
+
+def test_cells_have_the_tables_own_columns_in_its_own_order(model: VarTJEPA) -> None:
+    """Numbers come first inside, and a date is several features; nobody sees that outside."""
+    X = frame()
+    cells = model.cell_uncertainty(X, "nll")
+    assert isinstance(cells, pd.DataFrame)
+    assert list(cells.columns) == list(X.columns)
+    assert cells.index.equals(X.index)
+    turned = X[X.columns[::-1]]
+    pd.testing.assert_frame_equal(model.cell_uncertainty(turned, "nll"), cells[cells.columns[::-1]])
+    strange = X.copy()
+    strange.loc[3, "size"] = 1e3
+    moved = (model.cell_uncertainty(strange, "nll") - cells).loc[3].abs()
+    assert moved.idxmax() == "size"
+    assert model.cell_uncertainty(pa.Table.from_pandas(X)).column_names == list(X.columns)
 
 
 def test_a_row_without_further_words_gets_its_geometric_predictive_spread(model: VarTJEPA) -> None:
@@ -243,22 +261,26 @@ def test_a_row_without_further_words_gets_its_geometric_predictive_spread(model:
     np.testing.assert_array_equal(default, model.uncertainty(X, "predictive", "geometric"))
     assert (default < model.uncertainty(X, "predictive", "mean")).all()  # means of one sample
     posterior = model.embed(X)
-    for aggregate in AGGREGATES["posterior"]:
-        np.testing.assert_allclose(
-            posterior.uncertainty(aggregate),
-            model.uncertainty(X, "posterior", aggregate),
-            rtol=1e-5,
-        )
+    flat = posterior.std.reshape(len(X), -1)
+    expected = {
+        "mean": flat.mean(1),
+        "q90": np.quantile(flat, 0.9, axis=1),
+        "geometric": np.exp(np.log(flat).mean(1)),
+    }
+    assert expected.keys() == set(AGGREGATES["posterior"])
+    for aggregate, values in expected.items():
+        ours = model.uncertainty(X, "posterior", aggregate)  # type: ignore[arg-type]
+        np.testing.assert_allclose(values, ours, rtol=1e-5)
     with pytest.raises(InputError, match=r"aggregate of 'nll' must be one of .*, not 'geometric'"):
         model.uncertainty(X, "nll", "geometric")
     with pytest.raises(InputError, match="'balanced'"):
-        posterior.uncertainty("balanced")
+        model.uncertainty(X, "posterior", "balanced")
 
 
 def test_numbers_and_categories_weigh_the_same_however_many_there_are(model: VarTJEPA) -> None:
     X = frame()
     X.loc[0, [f.column for f in model.codec_.features if f.kind == "categorical"]] = None
-    cells = model.uncertainty(X, "nll", per_column=True)
+    cells = per_feature(model, X, "nll")
     numeric = np.array([f.kind == "numeric" for f in model.codec_.features])
     assert 0 < numeric.sum() != (~numeric).sum() > 0
     kinds = [np.ma.masked_invalid(cells[:, each]).mean(1) for each in (numeric, ~numeric)]
@@ -283,7 +305,7 @@ def test_more_splits_are_steadier(model: VarTJEPA) -> None:
 
 
 def test_scores_split_into_terms(model: VarTJEPA) -> None:
-    terms = model.score_samples(frame(), terms=True)
+    terms = model.score_terms(frame())
     total = (
         0.1 * terms["rec"] + terms["gen"] + 1e-4 * terms["kl_sx"]
         + 1e-6 * terms["kl_z"] + model.alpha_kl_sy * terms["kl_sy"]
@@ -356,18 +378,17 @@ def test_a_category_of_a_million_levels() -> None:
     ("wrong", "says"),
     [
         ({"output": "round"}, "output must be one of"),
-        ({"epochs": 0}, "epochs must be a positive number"),
+        ({"epochs": 0}, "epochs must be at least 1"),
         ({"validation_share": 1.5}, "validation_share"),
         ({"device": "toaster"}, "device 'toaster'"),
         ({"device": "cpu", "precision": "bfloat16"}, "needs a GPU"),
         ({"patience": 0}, "patience must be at least 1"),
         ({"validate_every": 0}, "validate_every must be at least 1"),
-        ({"context_share": (0.1, 0.2, 0.3)}, "context_share must be two shares"),
-        ({"tensorboard": True}, "tensorboard needs log_dir"),
+        ({"context_share": (0.1, 0.2, 0.3)}, "context_share must be two numbers"),
         ({"column_kinds": {"shoe": "numeric"}}, "'shoe'"),
         ({"scaling": "log"}, "scaling"),
         ({"context_share": (0.9, 0.1)}, "context_share"),
-        ({"d": 7}, "not a multiple"),
+        ({"d": 7}, "must be a multiple"),
     ],
 )
 def test_wrong_parameters_are_named(wrong: dict[str, Any], says: str) -> None:
@@ -380,7 +401,7 @@ def test_wrong_questions_are_named(model: VarTJEPA) -> None:
         lambda: model.uncertainty(frame(), "vague"),  # type: ignore[arg-type]
         lambda: model.uncertainty(frame(), aggregate="max"),  # type: ignore[arg-type]
         lambda: model.impute(frame(), z="zeta"),  # type: ignore[arg-type]
-        lambda: model.impute(frame(), n_samples=0),
+        lambda: model.impute_samples(frame(), 0),
         lambda: model.sample(0),
     ):
         with pytest.raises(InputError):
@@ -390,10 +411,15 @@ def test_wrong_questions_are_named(model: VarTJEPA) -> None:
 def test_all_uncertainties_in_one_pass_are_those_of_each(model: VarTJEPA) -> None:
     X = frame()
     together = model.uncertainties(X)
-    assert tuple(together) == KINDS
-    for kind, values in together.items():
-        np.testing.assert_array_equal(values, model.uncertainty(X, kind))
-    mean, per_row, per_column = model.embed_and_judge(X, "nll")
-    np.testing.assert_array_equal(mean, model.embed(X).mean)
+    assert tuple(name.split()[0] for name in together) == KINDS
+    for name, values in together.items():
+        kind, aggregate = name.split()
+        np.testing.assert_array_equal(values, model.uncertainty(X, kind))  # type: ignore[arg-type]
+        assert aggregate == default_aggregate(kind)  # type: ignore[arg-type]
+    (name, values), *none = model.uncertainties(X, [("nll", "q90")]).items()
+    assert (name, none) == ("nll q90", [])
+    np.testing.assert_array_equal(values, model.uncertainty(X, "nll", "q90"))
+    mean, per_row, per_column = embed_with_uncertainty(model, X, "nll")
+    np.testing.assert_array_equal(mean, model.embed(X).mean.reshape(len(X), -1))
     np.testing.assert_array_equal(per_row, model.uncertainty(X, "nll"))
-    np.testing.assert_array_equal(per_column, model.uncertainty(X, "nll", per_column=True))
+    np.testing.assert_array_equal(per_column, model.cell_uncertainty(X, "nll").to_numpy())

@@ -62,8 +62,8 @@ def small_table() -> pa.Table:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small model of every kind of column; do not change."""
     folder = tmp_path_factory.mktemp("whole") / "model"
-    small = {f"imputer_{name}": SMALL[name] for name in ("depth", "heads", "ff")}
-    model = small(VarTJEPA, **SMALL, imputer_width=4, **small)
+    imputer = {f"imputer_{name}": SMALL[name] for name in ("depth", "heads", "ff")}
+    model = small(VarTJEPA, **SMALL, imputer_width=4, **imputer)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # two epochs are a collapse
         model.fit(small_table()).save(folder)
@@ -174,7 +174,8 @@ def test_ten_thousand_mutated_folders(
 
 def _parameter(name: str, value: Any) -> Callable[[Path], None]:
     return lambda folder: edit(
-        folder / "config.json", lambda config: config["parameters"].update({name: value})
+        folder / "config.json",
+        lambda config: config["parameters"]["architecture"].update({name: value}),
     )
 
 
@@ -217,7 +218,7 @@ def _deep_type(folder: Path) -> None:
 BOMBS: dict[str, Callable[[Path], None]] = {
     "a billion layers": _parameter("depth", 10**9),
     "a billion layers of the imputer": _parameter("imputer_depth", 10**9),
-    "a million auxiliary layers": _parameter("auxiliary_layers", 10**6),
+    "a million layers of the predictor": _parameter("predictor_depth", 10**6),
     "a width of 2^40": _parameter("d", 2**40),
     "a width of 2^62": _parameter("ff", 2**62),
     "10^12 CLS tokens": _parameter("n_cls", 10**12),
@@ -380,12 +381,12 @@ def test_weights_of_another_type_are_refused(folder: Path) -> None:
 def test_numpy_numbers_are_saved_as_numbers(tmp_path: Path) -> None:
     model = small(TJEPA, **{**SMALL, "d": np.int64(4), "learning_rate": np.float32(0.01)})
     model.fit(small_table()).save(tmp_path / "m")
-    assert type(TJEPA.load(tmp_path / "m").d) is int
+    assert type(TJEPA.load(tmp_path / "m").architecture.d) is int
 
 
 def test_what_could_not_be_read_back_is_not_saved(tmp_path: Path) -> None:
-    model = small(TJEPA, **SMALL).fit(small_table()).set_params(patience="long")
-    with pytest.raises(InputError, match="cannot save patience='long'"):
+    model = small(TJEPA, **SMALL).fit(small_table()).set_params(max_levels="many")
+    with pytest.raises(InputError, match="max_levels"):
         model.save(tmp_path / "m")
     assert not (tmp_path / "m").exists()
 

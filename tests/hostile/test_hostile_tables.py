@@ -175,7 +175,7 @@ def use(verb: str, model: VarTJEPA, table: Any) -> None:
         assert np.isfinite(model.transform(table)).all()
     elif verb == "score":
         assert np.isfinite(model.score_samples(table)).all()
-        assert all(np.isfinite(v).all() for v in model.score_samples(table, terms=True).values())
+        assert all(np.isfinite(v).all() for v in model.score_terms(table).values())
         for kind in KINDS:
             assert np.isfinite(model.uncertainty(table, kind)).all(), kind
     else:

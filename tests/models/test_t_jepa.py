@@ -24,10 +24,11 @@ from varjepa.models.masking import FeatureMasks, draw_masks
 from varjepa.models.t_jepa import TJepa, embed_points, embed_points_in_blocks
 from varjepa.models.table_rows import TableShape
 from varjepa.randomness import seeded_weights
-from varjepa.settings import PointArchitecture
+from varjepa.settings import PointArchitecture, PointObjective
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.losses import TJepaLoss
 
+MOMENTUM = PointObjective().momentum
 SMALL = PointArchitecture(
     d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2,
     predictor_ff=16, n_cls=2, n_aux=3,
@@ -122,22 +123,24 @@ def test_the_target_encoder_follows() -> None:
     def moved() -> torch.Tensor:
         return torch.cat([(target[name] - before[name]).flatten() for name in target])
 
-    model.follow(0.0)
+    model.follow(0.0, MOMENTUM)
     torch.testing.assert_close(moved(), torch.full_like(moved(), 0.004))
-    model.follow(torch.tensor(0.5))  # the distance left is 0.996, the momentum 0.998
+    model.follow(torch.tensor(0.5), MOMENTUM)  # the distance left is 0.996, the momentum 0.998
     expected = 0.004 + 0.002 * 0.996
     torch.testing.assert_close(moved(), torch.full_like(moved(), expected))
     halfway = moved()
-    model.follow(1.0)
+    model.follow(1.0, MOMENTUM)
     assert torch.equal(moved(), halfway)
 
 
 def test_settings_are_checked() -> None:
     for wrong in (
-        {"d": 9}, {"predictor_width": 7}, {"n_cls": 0}, {"n_aux": -1}, {"momentum": (1.0, 0.9)},
+        {"d": 9}, {"predictor_width": 7}, {"n_cls": 0}, {"n_aux": -1},
     ):  # fmt: skip
-        with pytest.raises(ValueError, match=r"multiple|n_cls|n_aux|momentum"):
+        with pytest.raises(ValueError, match=r"multiple|n_cls|n_aux"):
             replace(SMALL, **wrong)
+    with pytest.raises(ValueError, match="momentum"):
+        PointObjective(momentum=(1.0, 0.9))
 
 
 def test_auxiliary_tokens_take_part() -> None:
@@ -198,9 +201,9 @@ def test_a_step_reads_nothing_back() -> None:
         type(thing)(*(getattr(thing, field.name).to("meta") for field in fields(thing)))
         for thing in (rows, masks)
     )
-    step = TJepaLoss(model).losses(w, m, None, torch.ones(3, device="meta"))
+    step = TJepaLoss(model, PointObjective()).losses(w, m, None, torch.ones(3, device="meta"))
     step.descended.mean().backward()
-    model.follow(torch.zeros((), device="meta"))
+    model.follow(torch.zeros((), device="meta"), MOMENTUM)
     assert step.loss.shape == (12,)
 
 

@@ -93,9 +93,8 @@ def expected(model: Path, table: pa.Table) -> dict[str, Any]:
     flat = found.mean.reshape(ROWS, -1)
     columns = dict(zip(estimator.get_feature_names_out(), flat.T, strict=True))
     columns["uncertainty"] = estimator.uncertainty(features)
-    per_column = estimator.uncertainty(features, per_column=True).T
-    names = [f"uncertainty:{name}" for name in found.features]
-    return columns | dict(zip(names, per_column, strict=True))
+    cells = estimator.cell_uncertainty(features)
+    return columns | {f"uncertainty:{n}": cells[n].to_numpy() for n in cells.column_names}
 
 
 def write(table: pa.Table, path: Path) -> Path:
@@ -613,9 +612,9 @@ def test_any_uncertainty_can_be_asked_for(
     found = pa.parquet.read_table(out)
     loaded, features = VarTJEPA.load(model), table.slice(0, 50).drop_columns(["id"])
     np.testing.assert_array_equal(found["uncertainty"], loaded.uncertainty(features, kind))
-    cells = loaded.uncertainty(features, kind, per_column=True)
-    for j, feature in enumerate(loaded.codec_.features):
-        np.testing.assert_array_equal(found[f"uncertainty:{feature.name}"], cells[:, j])
+    cells = loaded.cell_uncertainty(features, kind)
+    for name in features.column_names:
+        np.testing.assert_array_equal(found[f"uncertainty:{name}"], cells[name])
     np.testing.assert_array_equal(found["size_0"], loaded.embed(features).mean[:, 0, 0])
 
 

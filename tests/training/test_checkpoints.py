@@ -31,14 +31,14 @@ import pandas as pd
 import pytest
 import torch
 
-from tests.small import small
+from tests.small import fit_small
 from tests.training.test_loop import SETTINGS, SHAPE, WEIGHTS, build, table
 from varjepa import VarTJEPA
 from varjepa.errors import InputError
 from varjepa.estimators import TJEPA
 from varjepa.models.t_jepa import TJepa
 from varjepa.randomness import seeded_weights
-from varjepa.settings import PointArchitecture, Training
+from varjepa.settings import PointArchitecture, PointObjective, Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.checkpoints import (
     Checkpoints,
@@ -69,7 +69,7 @@ def t_jepa() -> TJepaLoss:
     settings = PointArchitecture(d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1,
                              predictor_heads=2, predictor_ff=16)  # fmt: skip
     with seeded_weights(0):
-        return TJepaLoss(TJepa(SHAPE, settings))
+        return TJepaLoss(TJepa(SHAPE, settings), PointObjective())
 
 
 def run(
@@ -88,7 +88,7 @@ def run(
 
     with checkpointing(folder, every, resume) as checkpoints:
         return train(
-            make(), rows, settings, selection or HeldOutLoss(rows, SHORT.masks, 0), 0,
+            make(), rows, settings, selection or HeldOutLoss(rows, 0), 0,
             on_step=on_step, checkpoints=checkpoints, past=checkpoints.latest(),
         )  # fmt: skip
 
@@ -321,7 +321,7 @@ def fit(folder: Path, X: pd.DataFrame = FRAME, y: Any = None, **more: Any) -> TJ
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the latents have collapsed")
         parameters = {**SMALL, "checkpoint_dir": str(folder), "resume": True, **more}
-        return small(TJEPA, **parameters).fit(X, y)
+        return fit_small(TJEPA, X, y, **parameters)
 
 
 @pytest.mark.parametrize(
@@ -369,8 +369,10 @@ def test_checkpoints_are_no_part_of_a_model(tmp_path: Path) -> None:
     model = fit(tmp_path / "checkpoints")
     model.save(tmp_path / "model")
     parameters = json.loads((tmp_path / "model" / "config.json").read_text("utf-8"))["parameters"]
-    assert not {"checkpoint_dir", "checkpoint_every", "resume"} & parameters.keys()
-    assert TJEPA.load(tmp_path / "model").checkpoint_dir is None
+    assert "checkpoint" not in json.dumps(parameters)
+    assert TJEPA.load(tmp_path / "model").get_params() == model.get_params() | {
+        name: model.settings(name) for name in model.settings_kinds
+    }
 
 
 @pytest.mark.parametrize(
@@ -378,7 +380,7 @@ def test_checkpoints_are_no_part_of_a_model(tmp_path: Path) -> None:
 )
 def test_wrong_parameters(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
-        small(VarTJEPA, **wrong).fit(FRAME)
+        fit_small(VarTJEPA, FRAME, **wrong)
 
 
 # --- signals
@@ -403,7 +405,7 @@ def test_a_signal_waits_for_the_step(
     try:
         with pytest.raises(Told), checkpointing(tmp_path, 1e6, resume=True) as checkpoints:
             train(
-                var_t_jepa(), ROWS, SHORT, HeldOutLoss(ROWS, SHORT.masks, 0), 0,
+                var_t_jepa(), ROWS, SHORT, HeldOutLoss(ROWS, 0), 0,
                 on_step=on_step, checkpoints=checkpoints,
             )  # fmt: skip
         assert signal.getsignal(number) is handler

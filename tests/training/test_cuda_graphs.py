@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 from tests.training.test_loop import SETTINGS, WEIGHTS, build, table
 from varjepa.models.masking import draw_mask_sizes, draw_masks, largest_mask_sizes
 from varjepa.models.var_t_jepa import draw_latent_noise
-from varjepa.settings import MaskSettings
+from varjepa.settings import MaskSettings, Objective
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.cuda_graphs import CapturedStepper, PaddedStepper, bucket_for
 from varjepa.training.losses import VarTJepaLoss
 from varjepa.training.step import Stepper
-from varjepa.variational.elbo import ElboWeights
 from varjepa.variational.model import LatentNoise
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -47,7 +46,7 @@ def test_padding_changes_no_term_and_no_gradient(holes: bool) -> None:
     noise = draw_latent_noise(model, 32, m_ctx, g)
     more = torch.cat([noise.s_x, torch.full((32, 2, 8), 1e3)], dim=1)  # CLS, context, padding
 
-    objective = VarTJepaLoss(model, ElboWeights())
+    objective = VarTJepaLoss(model, Objective())
     found = []
     for masks, s_x in ((exact, noise.s_x), (padded, more)):
         model.zero_grad()

@@ -23,7 +23,7 @@ from varjepa.models.inference import Measure, measure_rows
 from varjepa.models.table_rows import TableShape
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.randomness import seeded_weights
-from varjepa.settings import Architecture, MaskSettings, Training
+from varjepa.settings import Architecture, Objective, Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.collapse_alarm import inspect_latents
 from varjepa.training.loop import TrainingResult, train
@@ -43,14 +43,14 @@ SMALL = Architecture(
     d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2,
     predictor_ff=16, imputer_width=8, imputer_depth=1, imputer_heads=2, imputer_ff=16,
 )  # fmt: skip
-WEIGHTS = ElboWeights(rec=0.1, gen=1.0, kl_sx=1e-4, kl_z=1e-6, kl_sy=1e-5)
+WEIGHTS = Objective(targets=4, alpha_kl_sy=1e-5)
 SETTINGS = Training(
     epochs=30,
-    batch=64,
+    batch_size=64,
     learning_rate=1e-2,
-    warm_up_epochs=1,
+    warm_up_share=1 / 30,
+    anneal_share=(1 / 6, 1 / 6, 1 / 6),
     validate_every=5,
-    masks=MaskSettings(),
 )
 
 
@@ -71,10 +71,10 @@ def run(
     rows: EncodedTable,
     settings: Training = SETTINGS,
     seed: int = 0,
-    weights: ElboWeights = WEIGHTS,
+    weights: Objective = WEIGHTS,
 ) -> tuple[VarTJepa, TrainingResult]:
     objective = VarTJepaLoss(build(seed), weights)
-    selection = HeldOutLoss(rows, settings.masks, seed)
+    selection = HeldOutLoss(rows, seed)
     return objective.model, train(objective, rows, settings, selection, seed)
 
 
@@ -86,7 +86,7 @@ def test_training_learns_and_keeps_the_best_look() -> None:
     scores = {r["epoch"]: r["held-out objective"] for r in result.history if "active_units" in r}
     assert result.best_score == max(scores.values()) == scores[result.best_epoch]
     objective = VarTJepaLoss(model, WEIGHTS)
-    again = HeldOutLoss(rows, SETTINGS.masks, 0).score(objective)
+    again = HeldOutLoss(rows, 0).score(objective)
     assert again == pytest.approx(result.best_score, rel=1e-6)
 
 
@@ -118,7 +118,9 @@ def test_a_training_without_a_finite_look_says_so() -> None:
         train(objective, table(), replace(SETTINGS, epochs=1), Blind(), seed=0)
 
 
-@pytest.mark.parametrize("name", ["epochs", "batch", "validate_every", "patience", "max_bad_steps"])
+@pytest.mark.parametrize(
+    "name", ["epochs", "batch_size", "max_steps", "validate_every", "patience"]
+)
 def test_settings_that_make_no_sense_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must be at least 1"):
         replace(SETTINGS, **{name: 0})
@@ -131,7 +133,7 @@ def test_any_number_of_cores_trains_the_same_weights() -> None:
     for cores in (1, 2):
         torch.set_num_threads(cores)
         try:
-            model, _ = run(rows, replace(SETTINGS, epochs=12, batch=1200))
+            model, _ = run(rows, replace(SETTINGS, epochs=12, batch_size=1200))
         finally:
             torch.set_num_threads(before)
         assert all(isinstance(p, torch.nn.Parameter) for p in model.parameters())
@@ -144,7 +146,7 @@ def test_bad_steps_are_skipped_and_counted() -> None:
     rows = table(256)
     rows.num[7, 1] = math.nan
     objective, settings = VarTJepaLoss(build(), WEIGHTS), replace(SETTINGS, epochs=3)
-    selection = HeldOutLoss(table(64), settings.masks, 0)
+    selection = HeldOutLoss(table(64), 0)
     model, result = objective.model, train(objective, rows, settings, selection, seed=0)
     assert result.skipped_steps == 3  # one batch of each epoch holds the row
     assert all(p.isfinite().all() for p in model.parameters())
@@ -162,7 +164,7 @@ def test_row_numbers_are_the_users() -> None:
     rows = table(64)
     rows.num[5, 0] = math.nan
     objective = VarTJepaLoss(build(), WEIGHTS)
-    selection = HeldOutLoss(rows, SETTINGS.masks, 0)
+    selection = HeldOutLoss(rows, 0)
     with pytest.raises(InputError, match=r"rows 1005$"):
         train(
             objective, rows, replace(SETTINGS, epochs=25), selection, 0,
@@ -225,7 +227,9 @@ def test_the_measure_decides_which_rows_are_discarded() -> None:
         assert other < 0.9, measure
 
 
-COLLAPSED = ElboWeights(rec=0.0, gen=0.0, kl_sx=1.0, kl_z=1.0, kl_sy=1.0)
+COLLAPSED = Objective(
+    targets=4, alpha_rec=0, alpha_gen=0, alpha_kl_sx=1, alpha_kl_z=1, alpha_kl_sy=1
+)
 
 
 @pytest.mark.parametrize("seed", range(10))

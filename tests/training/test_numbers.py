@@ -67,7 +67,7 @@ def learn(objective: Loss, epochs: int, seed: int) -> TrainingResult:
     """So long that the loss is far from its first value, and from 0, which means nothing here."""
     rows = table(256, seed)
     settings = replace(SETTINGS, epochs=epochs, validate_every=epochs // 4, learning_rate=3e-3)
-    return train(objective, rows, settings, HeldOutLoss(rows, settings.masks, seed), seed)
+    return train(objective, rows, settings, HeldOutLoss(rows, seed), seed)
 
 
 def compare(poisons: Sequence[Poison], epochs: int, seed: int) -> dict[str, float]:

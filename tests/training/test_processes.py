@@ -51,7 +51,7 @@ from varjepa.estimators import VarTJEPA
 from varjepa.models.t_jepa import TJepa
 from varjepa.models.table_rows import TableShape
 from varjepa.randomness import seeded_weights
-from varjepa.settings import PointArchitecture, Run, Training
+from varjepa.settings import PointArchitecture, PointObjective, Run, Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.checkpoints import Checkpoints, broadcast_checkpoint, checkpointing
 from varjepa.training.cuda_graphs import PaddedStepper, make_stepper
@@ -154,7 +154,9 @@ def var_t_jepa() -> VarTJepaLoss:
 def t_jepa() -> TJepaLoss:
     shared = {name: getattr(SMALL, name) for name in ("d", "depth", "heads", "ff")}
     with seeded_weights(0):
-        return TJepaLoss(TJepa(TableShape(3, (4, 3)), PointArchitecture(**shared)))
+        return TJepaLoss(
+            TJepa(TableShape(3, (4, 3)), PointArchitecture(**shared)), PointObjective()
+        )
 
 
 def filtered_probe(world: World) -> FilteredProbe:
@@ -167,10 +169,10 @@ def filtered_probe(world: World) -> FilteredProbe:
 def train_all(world: World, folder: Path) -> list[dict[str, Any]]:
     """Both models, both ways to look, complete rows and rows with holes."""
     cases: list[tuple[Loss, EncodedTable, Selection]] = [
-        (var_t_jepa(), ROWS, HeldOutLoss(ROWS, SHORT.masks, 0, batch=64, world=world)),
-        (var_t_jepa(), with_holes(), HeldOutLoss(with_holes(), SHORT.masks, 0, world=world)),
+        (var_t_jepa(), ROWS, HeldOutLoss(ROWS, 0, batch=64, world=world)),
+        (var_t_jepa(), with_holes(), HeldOutLoss(with_holes(), 0, world=world)),
         (var_t_jepa(), ROWS, filtered_probe(world)),
-        (t_jepa(), ROWS, HeldOutLoss(ROWS, SHORT.masks, 0, world=world)),
+        (t_jepa(), ROWS, HeldOutLoss(ROWS, 0, world=world)),
     ]
     ends = []
     for objective, rows, selection in cases:
@@ -253,9 +255,9 @@ def decide(world: World, folder: Path) -> list[Any]:
     result = train(objective, ROWS, settings, Opinion(world.rank), 0, world=world)
     sick = ROWS.take(torch.arange(len(ROWS)))
     sick.num[[5, 100]] = math.nan
-    settings = replace(SHORT, batch=129, max_bad_steps=3)
+    settings = replace(SHORT, epochs=30, batch_size=129)
     try:
-        train(var_t_jepa(), sick, settings, HeldOutLoss(ROWS, SHORT.masks, 0), 0, world=world)
+        train(var_t_jepa(), sick, settings, HeldOutLoss(ROWS, 0), 0, world=world)
         sentence = ""
     except InputError as error:
         sentence = str(error)
@@ -289,7 +291,7 @@ def keep(world: World, folder: Path, stop: int = 0, resume: bool = True) -> dict
         past = broadcast_checkpoint(mine.latest() if mine else None, checkpointed, world)
         objective = var_t_jepa()
         result = train(
-            objective, ROWS, SHORT, HeldOutLoss(ROWS, SHORT.masks, 0, world=world), 0,
+            objective, ROWS, SHORT, HeldOutLoss(ROWS, 0, world=world), 0,
             on_step=on_step, checkpoints=checkpoints, past=past, world=world,
         )  # fmt: skip
     return end_of(objective.model, result)
@@ -324,7 +326,7 @@ def die(world: World, folder: Path) -> float:
         if step == 4 and world.rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    selection = HeldOutLoss(ROWS, SHORT.masks, 0, world=world)
+    selection = HeldOutLoss(ROWS, 0, world=world)
     with pytest.raises(LostProcessError):
         train(var_t_jepa(), ROWS, SHORT, selection, 0, on_step=on_step, world=world)
     return time.monotonic() - start[0]
@@ -439,8 +441,8 @@ def adult_stepper(world: World) -> Stepper:
     with seeded_weights(0):
         model = estimator._build(TableShape(6, tuple(n + 1 for n in LEVELS)))
     rows = EncodedTable(torch.rand(8192, 6, generator=g), cat, None)
-    settings = Training(epochs=100, batch=512)
-    return make_stepper(estimator._objective(model), rows, settings, 0, world)
+    settings = Training(epochs=100, batch_size=512)
+    return make_stepper(estimator._objective(model), rows, settings, 0, team)
 
 
 def race(world: World, told: Connection | None) -> None:

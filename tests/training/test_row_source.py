@@ -106,11 +106,11 @@ def trained(
 ) -> TrainingResult:
     """A training in windows, perhaps of some steps only; the newest checkpoint stays."""
     source = windows(files)
-    shape_of = replace(SETTINGS, epochs=EPOCHS, batch=50, validate_every=2)
+    shape_of = replace(SETTINGS, epochs=EPOCHS, batch_size=50, validate_every=2)
     with seeded_weights(0):
         model = VarTJepa(build().shape, SMALL)
     objective = VarTJepaLoss(model, WEIGHTS)
-    selection = HeldOutLoss(source.sample, SETTINGS.masks, 0)
+    selection = HeldOutLoss(source.sample, 0)
 
     def on_step(step: int, total: int) -> None:
         if step == stop_at:
@@ -150,9 +150,9 @@ def test_resumed_to_the_last_bit(
 )
 def test_max_steps(most: int | None, steps: int, epochs: int) -> None:
     rows = table()
-    settings = replace(SETTINGS, epochs=5, max_steps=most, validate_every=10, warm_up_epochs=0.25)
+    settings = replace(SETTINGS, epochs=5, max_steps=most, validate_every=10, warm_up_share=0.05)
     assert Stepper(VarTJepaLoss(build(), WEIGHTS), rows, settings, 0).rates_at(steps)[0] == 0
-    selection = HeldOutLoss(rows, settings.masks, 0)
+    selection = HeldOutLoss(rows, 0)
     taken = []
     result = train(
         VarTJepaLoss(build(), WEIGHTS), rows, settings, selection, 0,

@@ -52,7 +52,7 @@ class Embedder:
     """A folder that ``varjepa fit`` or ``VarTJEPA.save`` wrote."""
 
     per_column: bool = False
-    """Whether to give one uncertainty per feature as well."""
+    """Whether to give one uncertainty per column as well."""
 
     keep: tuple[str, ...] = ()
     """Columns of the batch to put first in the result, as they are: an id to join back by."""
@@ -160,7 +160,8 @@ class Embedder:
         names = [
             f"{name}_{i}" for name in features for i in range(estimator.settings("architecture").d)
         ] + [UNCERTAINTY]
-        return names + [f"{UNCERTAINTY}:{name}" for name in features if self.per_column]
+        columns = estimator.codec_.schema.names if self.per_column else []
+        return names + [f"{UNCERTAINTY}:{name}" for name in columns]
 
     def _opened(self) -> _Opened:
         with _opening:
@@ -172,8 +173,8 @@ def embed_with_uncertainty(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
     """Embeddings and uncertainties in one pass over the rows.
 
-    Shape: means ``(n, features · d)``, one uncertainty per row ``(n,)`` and one per feature
-    ``(n, features)``.
+    Shape: means ``(n, features · d)``, one uncertainty per row ``(n,)`` and one per column of the
+    table ``(n, columns)``.
     """
 
     def both(model: VarTJepa, rows: EncodedTable) -> Tensor:
@@ -184,8 +185,9 @@ def embed_with_uncertainty(
 
     width = len(estimator.codec_.features) * estimator.settings("architecture").d
     together = estimator._compute(estimator.encode(X), both)
-    flat, per_row, per_column = np.split(together, [width, width + 1], axis=1)
-    return flat, per_row[:, 0], per_column
+    flat, per_row, per_feature = np.split(together, [width, width + 1], axis=1)
+    per_column = estimator.by_column(per_feature, estimator.codec_.schema.names)
+    return flat, per_row[:, 0], np.column_stack(list(per_column.values()))
 
 
 def manifest_sha256(model_folder: str | Path) -> str:

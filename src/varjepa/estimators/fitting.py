@@ -375,6 +375,8 @@ def make_selection(
         known = np.array([label is not None and label == label for label in labels], dtype=bool)
         if not known.any():
             raise InputError("y has no label at all; fit without y")
+        if labels.dtype.kind == "f" and np.isinf(labels).any():
+            raise InputError("y has an infinite value")
         if infer_task(labels[known]) == "classification":
             classes, codes = np.unique(labels[known], return_inverse=True)
             numbers = torch.full((len(rows),), -1)

@@ -257,8 +257,8 @@ class VarTJEPA(TableEstimator):
     def cell_uncertainty(self, X: Any, kind: Kind = "predictive", splits: int = SPLITS) -> Any:
         """How uncertain each cell is: a frame with the table's own columns in their own order.
 
-        Kinds as in :meth:`uncertainty`. NaN where a cell is missing or its column has no values. A
-        date counts with the mean over its parts.
+        Kinds as in :meth:`uncertainty`. A date counts with the mean over its parts. NaN where a
+        column has no values and, for "surprise" and "nll", where a cell is missing.
         """
         one_of("kind", kind, KINDS)
         at_least_one("splits", splits)
@@ -269,7 +269,8 @@ class VarTJEPA(TableEstimator):
         check_is_fitted(self)
         table = to_arrow(self, X, reset=False)
         cells = self._compute(self._rows(self.codec_.encode(table)), score)
-        return like_input(self._by_column(cells, table), X)
+        columns = self.by_column(cells, table.column_names)
+        return like_input(pa.table({name: pa.array(c) for name, c in columns.items()}), X)
 
     def score_samples(self, X: Any) -> NDArray[np.float32]:
         """Minus the objective of each row, latents at their means: higher is more typical."""
@@ -375,17 +376,17 @@ class VarTJEPA(TableEstimator):
         one_of(f"aggregate of {kind!r}", over, AGGREGATES[kind])
         return kind, over
 
-    def _by_column(self, cells: NDArray[np.float32], table: pa.Table) -> pa.Table:
-        """Numbers of features as numbers of the table's columns, in the table's order."""
+    def by_column(
+        self, cells: NDArray[np.float32], names: Sequence[str]
+    ) -> dict[str, NDArray[np.float32]]:
+        """Numbers per feature (n, features) as numbers per column, in the order of ``names``."""
         places: dict[str, list[int]] = {}
         for j, feature in enumerate(self.codec_.features):
             places.setdefault(feature.column, []).append(j)
         nothing = np.full(len(cells), np.nan, dtype=np.float32)
-        columns = {
-            name: cells[:, places[name]].mean(1) if name in places else nothing
-            for name in table.column_names
+        return {
+            name: cells[:, places[name]].mean(1) if name in places else nothing for name in names
         }
-        return pa.table({name: pa.array(column) for name, column in columns.items()})
 
     def _filled(self, X: Any, n: int, is_sampled: bool, z: str, random_state: Any) -> list[Any]:
         """``n`` tables whose missing cells went through imputer and decoder.

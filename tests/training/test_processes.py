@@ -442,7 +442,7 @@ def adult_stepper(world: World) -> Stepper:
         model = estimator._build(TableShape(6, tuple(n + 1 for n in LEVELS)))
     rows = EncodedTable(torch.rand(8192, 6, generator=g), cat, None)
     settings = Training(epochs=100, batch_size=512)
-    return make_stepper(estimator._objective(model), rows, settings, 0, team)
+    return make_stepper(estimator._loss(model), rows, settings, 0, world)
 
 
 def race(world: World, told: Connection | None) -> None:

@@ -214,9 +214,9 @@ def judged(model: VarTJEPA, X: Any) -> Found:
             name = f"uncertainty/{kind}/{aggregate}"
             found[name] = model.uncertainty(X, kind, aggregate)
             found[f"{name}/per column"] = per_feature(model, X, kind)
-        mean, row, column = embed_with_uncertainty(model, X, kind)
+        mean, row, _ = embed_with_uncertainty(model, X, kind)
         mean = mean.reshape(len(mean), len(model.codec_.features), -1)
-        for name, part in (("mean", mean), ("row", row), ("column", column)):
+        for name, part in (("mean", mean), ("row", row), ("column", per_feature(model, X, kind))):
             found[f"embed_and_judge/{kind}/{name}"] = part
     several = {name.split()[0]: u for name, u in model.uncertainties(X).items()}
     found |= under("uncertainties", several)

@@ -36,7 +36,7 @@ def test_the_rows_drawn(
     share: float, probe: int, files: TableFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(large_tables, "PROBE_ROWS", probe)
-    codec = TableCodec.fit_blocks(files.schema, files.rows, files.blocks)
+    codec = TableCodec.fit(files)
     drawn = draw_rows(files, codec, None, share, 0)
     held_out = int(share * ROWS)
     assert len(drawn.held_out) == held_out
@@ -49,7 +49,7 @@ def test_the_rows_drawn(
     of_array = draw_rows(files, codec, np.arange(ROWS), share, 0)
     assert of_array.labels is not None
     np.testing.assert_array_equal(of_array.labels, numbers)
-    for part in (drawn.judges, drawn.learns):
+    for part in (drawn.validation, drawn.training):
         first = numbers[part.numpy()[:200]]
         assert 0.4 * ROWS < first.mean() < 0.6 * ROWS
         assert np.ptp(first) > 0.9 * ROWS

@@ -23,7 +23,6 @@ import pytest
 
 from varjepa.errors import InputError
 from varjepa.tables import SCALINGS, Kind, Scaling, TableCodec
-from varjepa.tables.schema import Blocks
 from varjepa.tables.summaries import LevelSummary, MemoryLimits
 
 ROWS = 400
@@ -55,21 +54,20 @@ def mixed() -> pa.Table:
     )
 
 
-def cut(table: pa.Table, *places: int) -> Blocks:
+class Cut:
     """The table's rows in blocks that begin at these places."""
 
-    def blocks(names: Sequence[str]) -> Iterator[pa.Table]:
-        for start, stop in zip((0, *places), (*places, table.num_rows), strict=True):
-            yield table.select(names).slice(start, stop - start)
+    def __init__(self, table: pa.Table, *places: int) -> None:
+        self.table, self.schema, self.rows = table, table.schema, table.num_rows
+        self.ends = list(zip((0, *places), (*places, self.rows), strict=True))
 
-    return blocks
+    def blocks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        for start, stop in self.ends:
+            yield self.table.select(columns).slice(start, stop - start)
 
 
-def fitted(
-    table: pa.Table, blocks: Blocks, limits: MemoryLimits | None = None, **options: Any
-) -> Any:
-    codec = TableCodec.fit_blocks(table.schema, table.num_rows, blocks, limits=limits, **options)
-    return codec.to_json()
+def fitted(source: Cut, limits: MemoryLimits | None = None, **options: Any) -> Any:
+    return TableCodec.fit(source, limits=limits, **options).to_json()
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)
@@ -80,7 +78,7 @@ def test_the_codec_of_the_whole_table(
 ) -> None:
     table = mixed()
     whole = TableCodec.fit(table, scaling=scaling, max_levels=50).to_json()
-    assert fitted(table, cut(table, *places), limits, scaling=scaling, max_levels=50) == whole
+    assert fitted(Cut(table, *places), limits, scaling=scaling, max_levels=50) == whole
 
 
 @pytest.mark.parametrize(
@@ -114,14 +112,14 @@ def test_what_a_column_is_follows_from_all_its_cells(
     column = whole.schema.columns[0]
     assert (column.kind, column.is_integer) == expects
     for places in ((1, 2, 3), (2,), (3,)):
-        assert fitted(table, cut(table, *places), overrides=kinds) == whole.to_json(), places
+        assert fitted(Cut(table, *places), overrides=kinds) == whole.to_json(), places
 
 
 def test_dates_that_no_type_reads_together() -> None:
     table = pa.table({"c": ["2020-01-01T00:00:00", "2020-01-01T00:00:00Z"]})
-    for blocks in (cut(table), cut(table, 1)):
+    for source in (Cut(table), Cut(table, 1)):
         with pytest.raises(InputError, match="column 'c' holds text that is not ISO 8601"):
-            fitted(table, blocks, overrides={"c": "datetime"})
+            fitted(source, overrides={"c": "datetime"})
 
 
 def test_more_levels_than_the_limits_allow() -> None:
@@ -132,15 +130,15 @@ def test_more_levels_than_the_limits_allow() -> None:
     which = np.searchsorted(shares, rng.random(rows))
     cells = [f"often {w}" if w < frequent else f"once {i}" for i, w in enumerate(which)]
     table = pa.table({"c": pa.array(cells), "d": pa.array(which % 3).cast(pa.string())})
-    blocks = cut(table, *range(1000, rows, 1000))
+    source = Cut(table, *range(1000, rows, 1000))
     kinds: dict[str, Kind] = {"d": "categorical"}
     whole = TableCodec.fit(table, kinds, max_levels=frequent).to_json()
     limits = MemoryLimits(level_bytes=40_000)
-    assert fitted(table, blocks, limits, overrides=kinds, max_levels=frequent) == whole
+    assert fitted(source, limits, overrides=kinds, max_levels=frequent) == whole
 
     found = LevelSummary(limits.level_bytes // 2)
     largest = 0
-    for block in blocks(["c"]):
+    for block in source.blocks(["c"]):
         found.add(block["c"])
         largest = max(largest, found.counts().num_rows)
     assert 0 < found.lost < rows * 0.01  # the frequent ones cannot have gone
@@ -150,10 +148,8 @@ def test_more_levels_than_the_limits_allow() -> None:
 def test_a_category_of_nothing_but_rare_levels_stays_bounded() -> None:
     rows = 20_000
     table = pa.table({"id": [f"id {i}" for i in range(rows)], "n": np.arange(rows)})
-    blocks = cut(table, *range(500, rows, 500))
-    codec = TableCodec.fit_blocks(
-        table.schema, rows, blocks, max_levels=100, limits=MemoryLimits(level_bytes=20_000)
-    )
+    source = Cut(table, *range(500, rows, 500))
+    codec = TableCodec.fit(source, max_levels=100, limits=MemoryLimits(level_bytes=20_000))
     assert len(codec.categorical[0].levels) <= 100
     assert set(codec.categorical[0].levels.counts) <= {1}
     assert TableCodec.from_json(codec.to_json()).to_json() == codec.to_json()
@@ -165,9 +161,9 @@ def test_quantiles_beyond_the_limits_are_those_of_a_sample(scaling: Scaling) -> 
     rows = 50_000
     table = pa.table({"a": rng.exponential(size=rows), "b": rng.integers(0, 2**40, rows)})
     limits = MemoryLimits(numbers=20_000)
-    blocks = cut(table, *range(999, rows, 999))
-    few = TableCodec.fit_blocks(table.schema, rows, blocks, scaling=scaling, limits=limits)
-    again = TableCodec.fit_blocks(table.schema, rows, cut(table, 7), scaling=scaling, limits=limits)
+    source = Cut(table, *range(999, rows, 999))
+    few = TableCodec.fit(source, scaling=scaling, limits=limits)
+    again = TableCodec.fit(Cut(table, 7), scaling=scaling, limits=limits)
     assert few.to_json() == again.to_json()  # blocks do not matter to the sample either
     whole = TableCodec.fit(table, scaling=scaling)
     for mine, exact in zip(few.numeric, whole.numeric, strict=True):
@@ -184,18 +180,18 @@ def test_quantiles_beyond_the_limits_are_those_of_a_sample(scaling: Scaling) -> 
 def test_what_cannot_be_read_is_refused_in_any_block() -> None:
     table = pa.table({"c": ["1", "2", "x"]})
     with pytest.raises(InputError, match="column 'c' holds 'x', which is not a number"):
-        fitted(table, cut(table, 2), overrides={"c": "numeric"})
+        fitted(Cut(table, 2), overrides={"c": "numeric"})
     with pytest.raises(InputError, match="no column 'd'"):
-        fitted(table, cut(table, 2), overrides={"d": "numeric"})
+        fitted(Cut(table, 2), overrides={"d": "numeric"})
     with pytest.raises(InputError, match="the table has no rows"):
-        fitted(table.slice(0, 0), cut(table.slice(0, 0)))
+        fitted(table.slice(0, 0), Cut(table.slice(0, 0)))
     with pytest.raises(InputError, match="max_levels must be at least 1"):
-        fitted(table, cut(table), max_levels=0)
+        fitted(Cut(table), max_levels=0)
 
 
 def test_infinite_numbers_are_counted_once() -> None:
     table = pa.table({"c": [1.0, np.inf, 2.0, -np.inf, 3.0]})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fitted(table, cut(table, 2, 4))
+        fitted(Cut(table, 2, 4))
     assert [str(w.message) for w in caught] == ["treated as missing: infinite values, in 'c' (2)"]

@@ -88,9 +88,7 @@ def fit_codec(
 ) -> TableCodec:
     """The codec of all rows; within bounded memory where they are streamed."""
     limits = MemoryLimits() if is_streamed(files) else None
-    codec = TableCodec.fit_blocks(
-        files.schema, files.rows, files.blocks, kinds, scaling, max_levels, limits
-    )
+    codec = TableCodec.fit(files, kinds, scaling, max_levels, limits)
     hand_back_memory()
     if limits is not None:
         _warn_of_rare_levels(files, codec)

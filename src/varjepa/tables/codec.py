@@ -34,7 +34,7 @@ from varjepa.tables.fitting import fit_columns
 from varjepa.tables.messages import TableWarnings, listed, suggestion
 from varjepa.tables.reading import read_table
 from varjepa.tables.scaling import Scaler, Scaling
-from varjepa.tables.schema import Blocks, Column, Kind, TableSchema
+from varjepa.tables.schema import Column, Kind, TableInMemory, TableSchema, TableSource
 from varjepa.tables.summaries import MemoryLimits
 from varjepa.tables.values import PER_SECOND
 
@@ -171,37 +171,19 @@ class TableCodec:
         overrides: Mapping[str, Kind] | None = None,
         scaling: Scaling = "min_max",
         max_levels: int | None = None,
-    ) -> TableCodec:
-        """Learn ranges and levels from anything :func:`read_table` reads.
-
-        ``max_levels`` keeps only a column's most frequent levels; the others encode as MISSING.
-        """
-        table = read_table(table)
-        fitted = fit_columns(
-            table.schema, table.num_rows, lambda names: iter([table.select(names)]),
-            overrides, scaling, max_levels,
-        )  # fmt: skip
-        fitted.remarks.warn(stacklevel=2)
-        return cls(fitted.schema, scaling, fitted.numeric, fitted.categorical)
-
-    @classmethod
-    def fit_blocks(
-        cls,
-        schema: pa.Schema,
-        rows: int,
-        blocks: Blocks,
-        overrides: Mapping[str, Kind] | None = None,
-        scaling: Scaling = "min_max",
-        max_levels: int | None = None,
         limits: MemoryLimits | None = None,
     ) -> TableCodec:
-        """Learn from ``blocks`` what :meth:`fit` learns from all rows at once.
+        """Learn ranges and levels from a table in files, or anything :func:`read_table` reads.
 
-        With ``limits`` memory is bounded, and a table too large for it has quantiles from a sample.
+        ``max_levels`` keeps only a column's most frequent levels; the others encode as MISSING.
+        ``limits`` bounds memory; a table too large for it has quantiles from a sample of its rows.
         """
-        fitted = fit_columns(schema, rows, blocks, overrides, scaling, max_levels, limits)
-        fitted.remarks.warn(stacklevel=2)
-        return cls(fitted.schema, scaling, fitted.numeric, fitted.categorical)
+        source = table if isinstance(table, TableSource) else TableInMemory(read_table(table))
+        schema, numeric, categorical, odd = fit_columns(
+            source, overrides, scaling, max_levels, limits
+        )
+        odd.warn(stacklevel=2)
+        return cls(schema, scaling, numeric, categorical)
 
     @property
     def features(self) -> tuple[Feature, ...]:

@@ -1,6 +1,7 @@
-"""A fitted codec as JSON, and back with every field checked.
+"""A fitted codec as JSON, and the strict way back: what is not exactly right is refused by name.
 
-Read JSON that must be exactly what was expected, naming the place where it is not.
+Python writes floats with as many digits as it takes to read the same float again, and integers in
+full, so ranges, quantiles and codes survive unchanged.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
@@ -41,6 +43,12 @@ class StrictObject:
         if key not in self.left:
             raise InputError(f"{self.where} lacks {key!r}")
         return check(self.left.pop(key), f"{self.where}.{key}")
+
+    def take_all(self, **checks: Check) -> dict[str, Any]:
+        """The values of all keys there may be."""
+        found = {key: self.take(key, check) for key, check in checks.items()}
+        self.finish()
+        return found
 
     def finish(self) -> None:
         if self.left:
@@ -117,11 +125,7 @@ def list_of(check: Check) -> Check:
     return checked
 
 
-# --- A fitted codec as JSON, and the strict way back: what is not exactly right is refused.
-#
-# Python writes floats with as many digits as it takes to read the same float again, and
-# integers in
-# full, so ranges, quantiles and codes survive unchanged.
+# --- The codec itself.
 
 FORMAT = "varjepa-table-codec"
 VERSION = 1
@@ -138,29 +142,14 @@ def fitted_to_json(
         "format": FORMAT,
         "version": VERSION,
         "scaling": scaling,
-        "columns": [
-            {
-                "name": column.name,
-                "kind": column.kind,
-                "type": type_name(column.type),
-                "is_integer": column.is_integer,
-                "unit": column.unit,
-            }
-            for column in schema.columns
-        ],
+        "columns": [{**_plain(c), "type": type_name(c.type)} for c in schema.columns],
         "numeric": [
             {
                 "column": item.column,
                 "part": item.part,
                 "missing_share": item.marginal.missing_share,
                 "quantiles": list(item.marginal.quantiles),
-                "low": item.scaler.low,
-                "high": item.scaler.high,
-                "is_integer": item.scaler.is_integer,
-                "shift": item.scaler.shift,
-                "scale": item.scaler.scale,
-                "knots": list(item.scaler.knots),
-                "heights": list(item.scaler.heights),
+                **_plain(item.scaler),
             }
             for item in numeric
         ],
@@ -176,37 +165,42 @@ def fitted_to_json(
     }
 
 
+def _plain(item: Column | Scaler) -> dict[str, Any]:
+    values = {field.name: getattr(item, field.name) for field in fields(item)}
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+
+
 def fitted_from_json(value: Any) -> dict[str, Any]:
     """The fields of a TableCodec, by name."""
-    found = StrictObject(value, "codec")
-    found.take("format", one_of((FORMAT,)))
-    version = found.take("version", whole)
-    if version != VERSION:
-        raise InputError(f"codec.version is {version}; this version of varjepa reads {VERSION}")
-    scaling = found.take("scaling", one_of(SCALINGS))
-    columns = found.take("columns", list_of(_column))
-    numeric = found.take("numeric", list_of(_numeric))
-    categorical = found.take("categorical", list_of(_categorical))
-    found.finish()
-    _check_agreement(columns, numeric, categorical)
-    return {
-        "schema": TableSchema(columns),
-        "scaling": scaling,
-        "numeric": numeric,
-        "categorical": categorical,
-    }
+    found = StrictObject(value, "codec").take_all(
+        format=one_of((FORMAT,)),
+        version=_version,
+        scaling=one_of(SCALINGS),
+        columns=list_of(_column),
+        numeric=list_of(_numeric),
+        categorical=list_of(_categorical),
+    )
+    del found["format"], found["version"]
+    columns = found.pop("columns")
+    _check_agreement(columns, found["numeric"], found["categorical"])
+    return {"schema": TableSchema(columns), **found}
+
+
+def _version(value: Any, where: str) -> None:
+    if whole(value, where) != VERSION:
+        raise InputError(f"{where} is {value}; this version of varjepa reads {VERSION}")
 
 
 def _column(value: Any, where: str) -> Column:
-    found = StrictObject(value, where)
     column = Column(
-        name=found.take("name", whole_text),
-        kind=found.take("kind", one_of(KINDS)),
-        type=found.take("type", _type),
-        is_integer=found.take("is_integer", flag),
-        unit=found.take("unit", optional(one_of(tuple(NANOSECONDS)))),
+        **StrictObject(value, where).take_all(
+            name=whole_text,
+            kind=one_of(KINDS),
+            type=_type,
+            is_integer=flag,
+            unit=optional(one_of(tuple(NANOSECONDS))),
+        )
     )
-    found.finish()
     if (column.unit is not None) != (column.kind == "datetime"):
         raise InputError(f"{where}.unit belongs to datetime columns, and only to them")
     return column
@@ -219,23 +213,22 @@ def _type(value: Any, where: str) -> pa.DataType:
 
 
 def _numeric(value: Any, where: str) -> NumericFeature:
-    found = StrictObject(value, where)
-    column = found.take("column", whole_text)
-    part = found.take("part", one_of((VALUE, ELAPSED, *CALENDAR_PARTS)))
-    marginal = Marginal(
-        found.take("missing_share", share),
-        found.take("quantiles", list_of(_network_number)),
+    found = StrictObject(value, where).take_all(
+        column=whole_text,
+        part=one_of((VALUE, ELAPSED, *CALENDAR_PARTS)),
+        missing_share=share,
+        quantiles=list_of(_network_number),
+        low=optional(whole_or_number),
+        high=optional(whole_or_number),
+        is_integer=flag,
+        shift=number,
+        scale=number,
+        knots=list_of(number),
+        heights=list_of(number),
     )
-    scaler = Scaler(
-        low=found.take("low", optional(whole_or_number)),
-        high=found.take("high", optional(whole_or_number)),
-        is_integer=found.take("is_integer", flag),
-        shift=found.take("shift", number),
-        scale=found.take("scale", number),
-        knots=found.take("knots", list_of(number)),
-        heights=found.take("heights", list_of(number)),
-    )
-    found.finish()
+    column, part = found.pop("column"), found.pop("part")
+    marginal = Marginal(found.pop("missing_share"), found.pop("quantiles"))
+    scaler = Scaler(**found)
     _check_scaler(scaler, where)
     return NumericFeature(column, part, scaler, marginal)
 
@@ -268,17 +261,15 @@ def _check_scaler(scaler: Scaler, where: str) -> None:
 
 
 def _categorical(value: Any, where: str) -> CategoricalFeature:
-    found = StrictObject(value, where)
-    column = found.take("column", whole_text)
-    missing_share = found.take("missing_share", share)
-    texts = pa.array(found.take("levels", list_of(whole_text)), pa.large_string())
-    counts = found.take("counts", list_of(whole))
-    found.finish()
+    found = StrictObject(value, where).take_all(
+        column=whole_text, missing_share=share, levels=list_of(whole_text), counts=list_of(whole)
+    )
+    texts, counts = pa.array(found["levels"], pa.large_string()), found["counts"]
     if len(texts) != len(counts) or (counts and not 0 <= min(counts) <= max(counts) < 2**63):
         raise InputError(f"{where} must have one count, not negative, for each level")
     if len(texts) > 1 and not pc.all(pc.less(texts[:-1], texts[1:])).as_py():
         raise InputError(f"{where}.levels must be distinct and sorted")
-    return CategoricalFeature(column, Levels(texts, counts), missing_share)
+    return CategoricalFeature(found["column"], Levels(texts, counts), found["missing_share"])
 
 
 def _check_agreement(

@@ -1,14 +1,13 @@
 """A codec's fit: every column's summary, from blocks of rows; a table in memory is one block.
 
 Text is read first, to know what it is; then all columns once; then, of categories with more levels
-than there is limits for, those found frequent are counted.
+than there is memory for, those found frequent are counted.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -27,70 +26,53 @@ from varjepa.tables.features import (
 from varjepa.tables.messages import TableWarnings, quoted
 from varjepa.tables.scaling import Scaling, check_scaling
 from varjepa.tables.schema import (
-    Blocks,
     Column,
     Kind,
     TableSchema,
-    check_columns,
+    TableSource,
     complete_column,
     draft_columns,
 )
 from varjepa.tables.summaries import LevelSummary, MemoryLimits, NumberSummary, count_again
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """What a codec is made of, and what was odd about the cells."""
-
-    schema: TableSchema
-    numeric: tuple[NumericFeature, ...]
-    categorical: tuple[CategoricalFeature, ...]
-    remarks: TableWarnings
-
-
 def fit_columns(
-    schema: pa.Schema,
-    rows: int,
-    blocks: Blocks,
+    source: TableSource,
     overrides: Mapping[str, Kind] | None,
     scaling: Scaling,
     max_levels: int | None,
     limits: MemoryLimits | None = None,
-) -> Fitted:
+) -> tuple[TableSchema, tuple[NumericFeature, ...], tuple[CategoricalFeature, ...], TableWarnings]:
     """Fit every column; without ``limits`` all is exact, at the cost of the memory it takes."""
     check_scaling(scaling)
     if max_levels is not None and max_levels < 1:
         raise InputError(f"max_levels must be at least 1, not {max_levels}")
-    check_columns(schema, rows, overrides)
-    drafts = draft_columns(schema, blocks, overrides)
+    drafts = draft_columns(source, overrides)
     numbers = {c.name: _Numbers(c) for c in drafts if c.kind != "categorical"}
     categories = [c for c in drafts if c.kind == "categorical"]
     level_limit = None if limits is None else limits.level_bytes // max(1, len(categories))
     levels = {c.name: LevelSummary(level_limit) for c in categories}
-    sample = _Sample(rows, sum(n.width for n in numbers.values()), limits)
-    for block in blocks(schema.names):
+    sample = _Sample(source.rows, sum(n.width for n in numbers.values()), limits)
+    for block in source.blocks(source.schema.names):
         kept = sample.of(block.num_rows)
         for name, found in numbers.items():
             found.add(block[name], kept)
         for column in categories:
             levels[column.name].add(category_text(block[column.name], column.type))
     complete = {name: found.column() for name, found in numbers.items()}
-    fitted = Fitted(
-        TableSchema(tuple(complete.get(c.name, c) for c in drafts)),
-        tuple(f for n in numbers.values() for f in n.features(rows, scaling)),
-        tuple(
-            CategoricalFeature(
-                c.name,
-                Levels.of_counts(_exact_counts(c, levels[c.name], blocks), max_levels),
-                levels[c.name].missing / rows,
-            )
-            for c in categories
-        ),
-        TableWarnings(infinite={name: found.infinite for name, found in numbers.items()}),
+    schema = TableSchema(tuple(complete.get(c.name, c) for c in drafts))
+    numeric = tuple(f for n in numbers.values() for f in n.features(source.rows, scaling))
+    categorical = tuple(
+        CategoricalFeature(
+            c.name,
+            Levels.of_counts(_exact_counts(c, levels[c.name], source), max_levels),
+            levels[c.name].missing / source.rows,
+        )
+        for c in categories
     )
-    names = [n.feature.name for n in fitted.numeric]
-    _refuse_equal_names(names + [c.feature.name for c in fitted.categorical])
-    return fitted
+    _refuse_equal_names([n.feature.name for n in numeric] + [c.feature.name for c in categorical])
+    infinite = {name: found.infinite for name, found in numbers.items()}
+    return schema, numeric, categorical, TableWarnings(infinite=infinite)
 
 
 class _Numbers:
@@ -122,7 +104,7 @@ class _Numbers:
 
 
 class _Sample:
-    """Rows whose numbers are kept for quantiles: all that there is limits for, drawn evenly.
+    """Rows whose numbers are kept for quantiles: all that there is memory for, drawn evenly.
 
     The draw depends on the number of rows alone, not on how they come in blocks.
     """
@@ -136,11 +118,13 @@ class _Sample:
         return None if self.share >= 1.0 else self.generator.random(rows) < self.share
 
 
-def _exact_counts(column: Column, found: LevelSummary, blocks: Blocks) -> pa.Table:
+def _exact_counts(column: Column, found: LevelSummary, source: TableSource) -> pa.Table:
     counts = found.counts()
     if not found.lost:
         return counts
-    texts = (category_text(block[column.name], column.type) for block in blocks([column.name]))
+    texts = (
+        category_text(block[column.name], column.type) for block in source.blocks([column.name])
+    )
     return count_again(counts["text"], texts)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import pyarrow as pa
 
@@ -18,8 +18,37 @@ from varjepa.tables.values import as_numbers, parse_numbers
 Kind = Literal["numeric", "categorical", "datetime"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-Blocks = Callable[[Sequence[str]], Iterator[pa.Table]]
-"""Some columns of all rows, a block at a time, from the beginning whenever it is called."""
+
+@runtime_checkable
+class TableSource(Protocol):
+    """A table that is read a block of rows at a time: files, or one block in memory."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    def blocks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Some columns of all rows in order, from the beginning whenever it is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableInMemory(TableSource):
+    """A table in one block."""
+
+    table: pa.Table
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.table.schema
+
+    @property
+    def rows(self) -> int:
+        return int(self.table.num_rows)
+
+    def blocks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        yield self.table.select(columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +93,16 @@ def infer_schema(table: pa.Table, overrides: Mapping[str, Kind] | None = None) -
     categorical; text is numeric if every value that is there is a number (so codes with leading
     zeros, such as postcodes, want an override). ``overrides`` decides by name instead.
     """
-    check_columns(table.schema, table.num_rows, overrides)
-    drafts = draft_columns(table.schema, lambda names: iter([table.select(names)]), overrides)
+    drafts = draft_columns(TableInMemory(table), overrides)
     return TableSchema(tuple(_completed(draft, table[draft.name]) for draft in drafts))
 
 
-def check_columns(schema: pa.Schema, rows: int, overrides: Mapping[str, Kind] | None) -> None:
+def _check_columns(source: TableSource, overrides: Mapping[str, Kind] | None) -> None:
     """Refuse a table without cells, and overrides of what is not there."""
+    schema = source.schema
     if not len(schema):
         raise InputError("the table has no columns")
-    if not rows:
+    if not source.rows:
         raise InputError("the table has no rows")
     for name, kind in (overrides or {}).items():
         if name not in schema.names:
@@ -86,21 +115,21 @@ def check_columns(schema: pa.Schema, rows: int, overrides: Mapping[str, Kind] | 
 
 
 def draft_columns(
-    schema: pa.Schema, blocks: Blocks, overrides: Mapping[str, Kind] | None = None
+    source: TableSource, overrides: Mapping[str, Kind] | None = None
 ) -> tuple[Column, ...]:
     """Columns of which everything is known but whether their numbers are whole.
 
     Only text is read for it, and of that no more than it takes: a column is a category from its
     first cell on that is no number.
     """
-    types = list(zip(schema.names, schema.types, strict=True))
-    for name, kind in types:
-        refuse_unsupported(name, kind)
+    _check_columns(source, overrides)
+    for field in source.schema:
+        refuse_unsupported(field.name, field.type)
     drafts = []
-    for name, kind in types:
-        chosen = (overrides or {}).get(name) or _kind(name, kind, blocks)
-        unit = _unit(name, kind, blocks) if chosen == "datetime" else None
-        drafts.append(Column(name, chosen, kind, unit=unit))
+    for field in source.schema:
+        chosen = (overrides or {}).get(field.name) or _kind(field, source)
+        unit = _unit(field, source) if chosen == "datetime" else None
+        drafts.append(Column(field.name, chosen, field.type, unit=unit))
     return tuple(drafts)
 
 
@@ -109,18 +138,18 @@ def complete_column(draft: Column, numbers: NumberSummary) -> Column:
     return replace(draft, is_integer=numbers.is_integer and not is_span(value_type(draft.type)))
 
 
-def _kind(name: str, kind: pa.DataType, blocks: Blocks) -> Kind:
-    if is_text(kind):
-        return "numeric" if _is_text_of_numbers(name, blocks) else "categorical"
-    if pa.types.is_boolean(kind) or pa.types.is_dictionary(kind):
+def _kind(field: pa.Field, source: TableSource) -> Kind:
+    if is_text(field.type):
+        return "numeric" if _is_text_of_numbers(field.name, source) else "categorical"
+    if pa.types.is_boolean(field.type) or pa.types.is_dictionary(field.type):
         return "categorical"
-    return "datetime" if is_instant(kind) else "numeric"
+    return "datetime" if is_instant(field.type) else "numeric"
 
 
-def _is_text_of_numbers(name: str, blocks: Blocks) -> bool:
+def _is_text_of_numbers(name: str, source: TableSource) -> bool:
     """Whether some cell is a number and none is anything else."""
     is_number = False
-    for block in blocks([name]):
+    for block in source.blocks([name]):
         parsed, offender = parse_numbers(block[name])
         if offender is not None:
             return False
@@ -128,10 +157,10 @@ def _is_text_of_numbers(name: str, blocks: Blocks) -> bool:
     return is_number
 
 
-def _unit(name: str, kind: pa.DataType, blocks: Blocks) -> str:
-    if not is_text(value_type(kind)):
-        return as_instants(pa.chunked_array([], kind), name).unit
-    return iso_unit((block[name] for block in blocks([name])), name)
+def _unit(field: pa.Field, source: TableSource) -> str:
+    if not is_text(value_type(field.type)):
+        return as_instants(pa.chunked_array([], field.type), field.name).unit
+    return iso_unit((block[field.name] for block in source.blocks([field.name])), field.name)
 
 
 def _completed(draft: Column, data: pa.ChunkedArray) -> Column:

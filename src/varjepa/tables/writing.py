@@ -1,6 +1,7 @@
-"""Write tables to files, whole or not at all, at once or in row groups.
+"""Write tables as CSV, Parquet or Arrow, chosen by the extension: at once or a block at a time.
 
-Tables to disk: CSV, Parquet and Arrow, chosen by the file's extension.
+A file appears under its name when the last block is written, whole; until then there is only a
+temporary file next to it.
 
 A spreadsheet runs text that begins like a formula. Text cells and column names of a CSV or TSV file
 that begin with = + - @, a tab, a carriage return or a line feed therefore get a single quote in
@@ -26,36 +27,32 @@ from varjepa.errors import InputError
 from varjepa.files import replacing
 from varjepa.tables.arrow_types import is_text, value_type
 
-TEXT_EXTENSIONS = {".csv": ",", ".tsv": "\t"}
-"""What a spreadsheet opens, and its delimiter."""
+EXTENSIONS = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+
+GROUP_BYTES = 1 << 25
+"""Bytes that are collected for a row group of a Parquet file or a batch of an Arrow file."""
 
 _FORMULA = r"^[=+\-@\t\r\n]"
 _PLAIN_NUMBER = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$"
 
+Append = Callable[[pa.Table], None]
+
 
 def write_table(table: pa.Table, path: str | os.PathLike[str], raw_text: bool = False) -> None:
-    """Write CSV, Parquet or Arrow by the file's extension; an existing file is replaced whole.
+    """Write a whole table; an existing file is replaced.
 
     ``raw_text`` leaves text in CSV files that a spreadsheet would run as a formula.
     CSV has one word for a missing cell and for an empty text, so the latter is read back missing.
     """
-    path = Path(path)
-    check_extension(path)
-    extension = path.suffix.lower()
-    if extension in TEXT_EXTENSIONS and not raw_text:
-        table = without_formulas(table)
-    try:
-        with replacing(path) as temporary:
-            _WRITERS[extension](table, temporary)
-    except (OSError, pa.ArrowException) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot write {path}: {reason}") from error
+    with appending(Path(path), table.schema, raw_text) as append:
+        append(table)
 
 
 def check_extension(path: Path) -> None:
     """Refuse an extension nobody can write, before any work is done for it."""
-    if path.suffix.lower() not in _WRITERS:
-        known = ", ".join(_WRITERS)
+    if path.suffix.lower() not in EXTENSIONS:
+        known = ", ".join(EXTENSIONS)
         raise InputError(f"cannot tell what kind of table {path} is; known extensions: {known}")
 
 
@@ -90,36 +87,6 @@ def _quoted(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     return pc.if_else(runs, pc.binary_join_element_wise(quote, text, nothing), text)
 
 
-def _write_csv(table: pa.Table, path: Path, delimiter: str) -> None:
-    pa.csv.write_csv(table, path, pa.csv.WriteOptions(delimiter=delimiter))
-
-
-def _write_arrow(table: pa.Table, path: Path) -> None:
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-
-
-_WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
-    ".csv": lambda table, path: _write_csv(table, path, TEXT_EXTENSIONS[".csv"]),
-    ".tsv": lambda table, path: _write_csv(table, path, TEXT_EXTENSIONS[".tsv"]),
-    ".parquet": lambda table, path: pa.parquet.write_table(table, path),
-    ".arrow": _write_arrow,
-    ".feather": _write_arrow,
-}
-
-
-# --- Tables to disk, a block at a time: CSV, Parquet or Arrow, chosen by the file's extension.
-#
-# The file appears under its name when the last block is written, whole; until then there is
-# only a
-# temporary beside it.
-
-GROUP_BYTES = 1 << 25
-"""Bytes that are collected for a row group of a Parquet file or a batch of an Arrow file."""
-
-Append = Callable[[pa.Table], None]
-
-
 @contextmanager
 def appending(
     path: Path,
@@ -134,7 +101,7 @@ def appending(
     """
     check_extension(path)
     extension = path.suffix.lower()
-    quote = extension in TEXT_EXTENSIONS and not raw_text
+    quote = extension in _SEPARATORS and not raw_text
     written = without_formulas(schema.empty_table()).schema if quote else schema
     try:
         with replacing(path) as temporary, _opened(temporary, extension, written) as writer:
@@ -160,11 +127,11 @@ def appending(
 
 
 def _opened(path: Path, extension: str, schema: pa.Schema) -> Any:
-    if extension in TEXT_EXTENSIONS:
-        options = pa.csv.WriteOptions(delimiter=TEXT_EXTENSIONS[extension])
+    if extension in _SEPARATORS:
+        options = pa.csv.WriteOptions(delimiter=_SEPARATORS[extension])
         return pa.csv.CSVWriter(path, schema, write_options=options)
     if extension == ".parquet":
         # numbers that never repeat have nothing to gain from a dictionary, which costs time
-        texts = [field.name for field in schema if is_text(field.type)]
+        texts = [field.name for field in schema if is_text(value_type(field.type))]
         return pa.parquet.ParquetWriter(path, schema, use_dictionary=texts)
     return pa.ipc.new_file(str(path), schema)

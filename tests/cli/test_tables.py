@@ -1,5 +1,9 @@
-"""Claims: fit, embed, impute, sample, score and demo do their job on files, and wrong input ends in
-one sentence and exit code 2.
+"""Claims: fit, embed, impute, sample, score and demo do their job on files.
+
+1. Scores of cells have the table's own column names in its own order; `--keep` copies columns;
+   `--uncertainty` takes every kind and aggregate that Python has.
+2. Wrong input ends in one sentence and exit code 2, with nothing written; mistyped columns get a
+   suggestion. An input is replaced only with --overwrite.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import pandas as pd
 import pytest
 
 from tests.cli.test_shell import Captured, assert_refused, run, snapshot
+from varjepa import VarTJEPA
 
 pytestmark = pytest.mark.filterwarnings("default::UserWarning")  # one epoch does collapse
 
@@ -91,6 +96,53 @@ def test_impute_sample_and_score(model: Path, table: Path, tmp_path: Path) -> No
     assert np.isfinite(scores.to_numpy()).all()
 
 
+def test_scores_of_cells_carry_names_order_and_kept_columns(
+    model: Path, table: Path, tmp_path: Path
+) -> None:
+    given = pd.read_csv(table)[["label", "colour", "size", "zip"]]
+    path, out = tmp_path / "given.csv", tmp_path / "score.csv"
+    given.to_csv(path, index=False)
+    some = ["--keep", "label", "zip", "--uncertainty", "nll-balanced", "nll"]
+    assert run("score", model, path, "--out", out, "--per-column", *some) == 0
+    scores = pd.read_csv(out)
+    assert list(scores.columns[:3]) == ["label", "zip", "score"]
+    assert list(scores.columns[-5:]) == [
+        "uncertainty_nll_balanced",
+        "uncertainty_nll",
+        "uncertainty:colour",
+        "uncertainty:size",
+        "uncertainty:zip",
+    ]
+    assert scores["label"].tolist() == given["label"].tolist()
+    assert scores["zip"].tolist() == given["zip"].tolist()
+    assert scores["uncertainty:size"].isna().tolist() == given["size"].isna().tolist()
+    fitted = VarTJEPA.load(model)
+    bare = given.drop(columns="label")
+    np.testing.assert_allclose(
+        scores["uncertainty_nll_balanced"], fitted.uncertainty(bare, "nll", "balanced"), rtol=1e-6
+    )
+    cells = fitted.cell_uncertainty(bare, "nll")
+    assert {str(kind) for kind in cells.dtypes} == {"float32"}
+    np.testing.assert_allclose(scores["uncertainty:colour"], cells["colour"], rtol=1e-6)
+
+
+def test_embed_with_an_aggregate(model: Path, table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "e.csv"
+    options = ["--out", out, "--uncertainty", "nll-balanced", "--keep", "label"]
+    assert run("embed", model, table, *options) == 0
+    expected = VarTJEPA.load(model).uncertainty(
+        pd.read_csv(table).drop(columns="label"), "nll", "balanced"
+    )
+    np.testing.assert_allclose(pd.read_csv(out)["uncertainty"], expected, rtol=1e-6)
+
+
+def test_impute_carries_other_columns_along(model: Path, table: Path, tmp_path: Path) -> None:
+    assert run("impute", model, table, "--out", tmp_path / "full.csv") == 0
+    given, full = pd.read_csv(table), pd.read_csv(tmp_path / "full.csv")
+    assert list(full.columns) == list(given.columns)
+    assert full["label"].tolist() == given["label"].tolist()
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -110,6 +162,22 @@ def test_impute_sample_and_score(model: Path, table: Path, tmp_path: Path) -> No
         (["embed", "{model}", "{table}", "--out", "{new}.xls"], ".parquet"),
         (["impute", "{model}", "{table}", "--out", "{new}.csv", "--samples", "0"], "--samples"),
         (["sample", "{model}", "--out", "{new}.csv", "--rows", "-3"], "--rows"),
+        (
+            ["score", "{model}", "{table}", "--out", "{new}.csv", "--keep", "lable"],
+            "did you mean 'label'?",
+        ),
+        (
+            ["embed", "{model}", "{table}", "--out", "{new}.csv", "--keep", "Label"],
+            "did you mean 'label'?",
+        ),
+        (
+            ["score", "{model}", "{table}", "--out", "{new}.csv", "--uncertainty", "certain"],
+            "--uncertainty 'certain' is not one of",
+        ),
+        (
+            ["embed", "{model}", "{table}", "--out", "{new}.csv", "--uncertainty", "nll-sum"],
+            "'sum' is not one of mean, q90, balanced",
+        ),
         (["fit", "{table}", "--out", "{new}", "--seed", "-1"], "--seed"),
         (["fit", "{table}", "--out", "{new}", "--device", "meta"], "meta"),
         (["demo", "--out", "{new}", "--rows", "7"], "--rows"),

@@ -22,7 +22,7 @@ for name, command, kind in (
     ("embed", embed.embed, shell.ListCommand),
     ("impute", impute.impute, None),
     ("sample", sample.sample, None),
-    ("score", score.score, None),
+    ("score", score.score, shell.ListCommand),
     ("evaluate", evaluate.evaluate, shell.ListCommand),
 ):
     app.command(name, cls=kind)(command)

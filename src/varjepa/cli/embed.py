@@ -11,7 +11,9 @@ import typer
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from varjepa.cli.options import (
+    MEASURES,
     Device,
+    Keep,
     Model,
     Overwrite,
     RawText,
@@ -19,6 +21,7 @@ from varjepa.cli.options import (
     check_model,
     check_out,
     check_source,
+    parse_measure,
 )
 from varjepa.cli.shell import console, one_of, positive
 from varjepa.errors import InputError, Interrupted
@@ -36,13 +39,9 @@ def embed(
         Path,
         typer.Option(help="A file; or a folder for part files, which a killed run continues."),
     ],
-    uncertainty: Annotated[
-        str, typer.Option(help="predictive, surprise, nll; or posterior, the paper's and fastest.")
-    ] = "predictive",
-    per_column: Annotated[bool, typer.Option(help="Also one uncertainty per column.")] = False,
-    keep: Annotated[
-        list[str] | None, typer.Option(help="A column to copy into the output, such as an id.")
-    ] = None,
+    uncertainty: Annotated[str, typer.Option(help=f"{MEASURES}.")] = "predictive",
+    per_column: Annotated[bool, typer.Option(help="Also one uncertainty per feature.")] = False,
+    keep: Keep = None,
     device: Device = "auto",
     batch_rows: Annotated[
         int | None, typer.Option(help="Rows in memory at a time. Default: as fits the model.")
@@ -75,7 +74,6 @@ def embed(
     check_out(out, [table], overwrite)
 
     from varjepa.estimators.embedder import Embedder
-    from varjepa.models.inference import KINDS
     from varjepa.scale import embed_to_file, embed_to_folder
     from varjepa.tables import check_extension
     from varjepa.tables.streaming import find_tables
@@ -83,8 +81,15 @@ def embed(
     if is_file:
         check_extension(out)
     compute = _engine(engine, address)
-    kind = one_of("--uncertainty", uncertainty, KINDS)
-    embedder = Embedder(str(model), per_column, tuple(dict.fromkeys(keep or ())), device, kind)
+    kind, aggregate = parse_measure(uncertainty)
+    embedder = Embedder(
+        str(model),
+        per_column,
+        tuple(dict.fromkeys(keep or ())),
+        device,
+        kind,
+        aggregate if "-" in uncertainty else None,
+    )
     embedder.open()
     tables = find_tables(table, apart_from=None if is_file else out)
     with _row_bar() as on_rows:

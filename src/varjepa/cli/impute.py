@@ -37,7 +37,10 @@ def impute(
     overwrite: Overwrite = False,
     raw_text: RawText = False,
 ) -> None:
-    """Fill missing cells; several samples are stacked, numbered by a column 'draw'."""
+    """Fill missing cells; all other cells and columns stay as they are.
+
+    Several samples are stacked, and a column 'draw' numbers them.
+    """
     count, random_state = positive("--samples", samples), seed_number(seed)
     check_model(model)
     check_source(table)
@@ -53,10 +56,7 @@ def impute(
     if count == 1:
         filled = estimator.impute(rows, random_state=random_state)
     else:
-        samples_of_cells = estimator.impute_samples(rows, count, random_state=random_state)
-        parts = [
-            part.append_column("draw", pa.array(np.full(part.num_rows, i)))
-            for i, part in enumerate(samples_of_cells)
-        ]
-        filled = pa.concat_tables(parts)
+        parts = estimator.impute_samples(rows, count, random_state=random_state)
+        numbers = np.repeat(np.arange(count), rows.num_rows)
+        filled = pa.concat_tables(parts).append_column("draw", pa.array(numbers))
     write_result(filled, out, raw_text)

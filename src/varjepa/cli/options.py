@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from varjepa.cli.shell import console
+from varjepa.cli.shell import console, one_of
 from varjepa.errors import InputError
 from varjepa.files import make_folder
 
@@ -30,6 +30,10 @@ Out = Annotated[Path, typer.Option(help="File to write; the ending chooses CSV, 
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Let --out replace an existing model or an input.")
 ]
+Keep = Annotated[
+    list[str] | None, typer.Option(help="Columns to copy into the output, such as an id.")
+]
+MEASURES = "predictive, posterior (the paper's), surprise or nll; also nll-balanced, nll-q90, …"
 Kinds = Annotated[
     list[str] | None, typer.Option(help="Override a column's kind, e.g. zip=categorical.")
 ]
@@ -113,6 +117,47 @@ def write_result(table: pa.Table, out: Path, raw_text: bool) -> None:
 
     write_table(table, out, raw_text)
     console.print(f"{table.num_rows:,} rows in {out}", soft_wrap=True)
+
+
+def split_kept(
+    rows: pa.Table, keep: list[str] | None, model: VarTJEPA
+) -> tuple[pa.Table, pa.Table]:
+    """The columns for the model, and those that are only copied into the output."""
+    from varjepa.tables.messages import quoted, suggestion
+
+    kept = list(dict.fromkeys(keep or ()))
+    for name in kept:
+        if name not in rows.column_names:
+            close = suggestion(name, rows.column_names)
+            raise InputError(f"--keep {quoted(name)} is not a column of the table{close}")
+    read = set(getattr(model, "feature_names_in_", ()))
+    return rows.drop_columns([name for name in kept if name not in read]), rows.select(kept)
+
+
+def join_kept(kept: pa.Table, result: pa.Table) -> pa.Table:
+    """The kept columns in front of the others."""
+    from varjepa.tables.messages import listed
+
+    twice = [name for name in kept.column_names if name in result.column_names]
+    if twice:
+        raise InputError(f"--keep: the output has a column {listed(twice)} of its own")
+    for name in reversed(kept.column_names):
+        result = result.add_column(0, kept.schema.field(name), kept[name])
+    return result
+
+
+def parse_measure(word: str) -> tuple[Any, Any]:
+    """``nll-balanced``: a kind of uncertainty, and how a row's values are aggregated.
+
+    Without the second, the kind's usual one.
+    """
+    from varjepa.models.inference import AGGREGATES, KINDS, default_aggregate
+
+    name, dash, aggregate = word.partition("-")
+    kind = one_of("--uncertainty", name, KINDS)
+    if not dash:
+        return kind, default_aggregate(kind)
+    return kind, one_of(f"--uncertainty {kind}-AGGREGATE:", aggregate, AGGREGATES[kind])
 
 
 def parse_kinds(words: list[str] | None) -> dict[str, Any]:

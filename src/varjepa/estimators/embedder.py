@@ -26,13 +26,13 @@ from varjepa.estimators.frames import like_input
 from varjepa.estimators.parameters import pick_device
 from varjepa.estimators.var_t_jepa import VarTJEPA
 from varjepa.model_folder import ModelFileError
-from varjepa.models.inference import Kind, default_aggregate, embed_rows, score_rows
+from varjepa.models.inference import Aggregate, Kind, default_aggregate, embed_rows, score_rows
 from varjepa.models.table_rows import block_size
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.tables import read_table
 from varjepa.tables.arrow_types import value_type
 from varjepa.tables.encoded import EncodedTable
-from varjepa.tables.messages import TableWarnings, collect_warnings, listed
+from varjepa.tables.messages import TableWarnings, collect_warnings, listed, suggestion
 from varjepa.tables.values import undictionary
 
 UNCERTAINTY = "uncertainty"
@@ -63,6 +63,9 @@ class Embedder:
     uncertainty: Kind = "predictive"
     """Which one; "posterior", the paper's, costs nothing beside the embedding itself."""
 
+    aggregate: Aggregate | None = None
+    """Over a row's values, as in ``VarTJEPA.uncertainty``; None: the kind's usual one."""
+
     manifest: str | None = None
     """SHA-256 of the model's manifest, where only that very model will do; see :meth:`pinned`."""
 
@@ -92,7 +95,9 @@ class Embedder:
         with opened.lock, warnings.catch_warnings():
             if opened.by_position:  # the user knows: that is how the model was fitted
                 warnings.filterwarnings("ignore", "X has feature names", UserWarning)
-            flat, per_row, cells = embed_with_uncertainty(opened.estimator, rows, self.uncertainty)
+            flat, per_row, cells = embed_with_uncertainty(
+                opened.estimator, rows, self.uncertainty, self.aggregate
+            )
         columns = [*np.ascontiguousarray(flat.T), per_row]  # one copy, not many
         if self.per_column:
             columns += [*np.ascontiguousarray(cells.T)]
@@ -119,7 +124,8 @@ class Embedder:
         """Names and types of the result for a table of this schema."""
         absent = [name for name in self.keep if name not in table.names]
         if absent:
-            raise InputError(f"the table has no column {listed(absent)} to keep")
+            close = suggestion(absent[0], table.names) if len(absent) == 1 else ""
+            raise InputError(f"the table has no column {listed(absent)} to keep{close}")
         names = self._names()
         twice = [name for name in self.keep if name in set(names)]
         if twice:
@@ -169,7 +175,7 @@ class Embedder:
 
 
 def embed_with_uncertainty(
-    estimator: VarTJEPA, X: Any, kind: Kind
+    estimator: VarTJEPA, X: Any, kind: Kind, aggregate: Aggregate | None = None
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
     """Embeddings and uncertainties in one pass over the rows.
 
@@ -180,7 +186,7 @@ def embed_with_uncertainty(
     def both(model: VarTJepa, rows: EncodedTable) -> Tensor:
         q = embed_rows(model, rows)
         scores = score_rows(model, rows, (kind,), estimator.seed_, q)[kind]
-        per_row = scores.per_row(default_aggregate(kind)).unsqueeze(1)
+        per_row = scores.per_row(aggregate or default_aggregate(kind)).unsqueeze(1)
         return torch.cat([q.mean.flatten(1), per_row, scores.per_column()], dim=1)
 
     width = len(estimator.codec_.features) * estimator.settings("architecture").d

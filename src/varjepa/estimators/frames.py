@@ -76,17 +76,20 @@ def frame_kind(X: Any) -> str:
     return str(nw.get_native_namespace(nw.to_native(X, pass_through=True)).__name__)
 
 
-def like_input(table: pa.Table, X: Any) -> Any:
-    """A table as the kind of object X is: columns of X have its types, a pandas frame its index."""
+def like_input(table: pa.Table, X: Any, with_types: bool = True) -> Any:
+    """A table as the kind of object X is: columns of X have its types, a pandas frame its index.
+
+    ``with_types`` False: the columns hold something else than those of X, and keep their types.
+    """
     frame = as_kind(table, frame_kind(X))
     native = nw.to_native(X, pass_through=True)
     if nw.dependencies.is_pandas_dataframe(native):
-        known = {str(name): kind for name, kind in native.dtypes.items()}
+        known = {str(name): kind for name, kind in native.dtypes.items()} if with_types else {}
         frame = frame.assign(**_typed_columns(frame, known, lambda column, to: column.astype(to)))
         if len(native) == len(frame):
             frame.index = native.index
     elif nw.dependencies.is_polars_dataframe(native) or nw.dependencies.is_polars_lazyframe(native):
-        known = dict(native.collect_schema())
+        known = dict(native.collect_schema()) if with_types else {}
         typed = _typed_columns(frame, known, lambda column, to: column.cast(to))
         frame = frame.with_columns(**typed)
     return frame

@@ -270,7 +270,8 @@ class VarTJEPA(TableEstimator):
         table = to_arrow(self, X, reset=False)
         cells = self._compute(self._rows(self.codec_.encode(table)), score)
         columns = self.by_column(cells, table.column_names)
-        return like_input(pa.table({name: pa.array(c) for name, c in columns.items()}), X)
+        by_name = pa.table({name: pa.array(column) for name, column in columns.items()})
+        return like_input(by_name, X, with_types=False)
 
     def score_samples(self, X: Any) -> NDArray[np.float32]:
         """Minus the objective of each row, latents at their means: higher is more typical."""

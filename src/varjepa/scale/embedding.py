@@ -192,7 +192,7 @@ def embed_to_folder(
     inputs = plan_inputs(tables)
     plan = Plan(
         embedder.manifest,
-        embedder.uncertainty,
+        embedder.uncertainty + (f"-{embedder.aggregate}" if embedder.aggregate else ""),
         embedder.per_column,
         embedder.keep,
         wanted,

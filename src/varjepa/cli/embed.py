@@ -40,7 +40,7 @@ def embed(
         typer.Option(help="A file; or a folder for part files, which a killed run continues."),
     ],
     uncertainty: Annotated[str, typer.Option(help=f"{MEASURES}.")] = "predictive",
-    per_column: Annotated[bool, typer.Option(help="Also one uncertainty per feature.")] = False,
+    per_column: Annotated[bool, typer.Option(help="Also one uncertainty per column.")] = False,
     keep: Keep = None,
     device: Device = "auto",
     batch_rows: Annotated[

@@ -56,6 +56,18 @@ def test_every_test_that_the_documentation_names_exists() -> None:
         assert name in files if name.endswith(".py") else f"def {name}(" in tests, name
 
 
+def test_files_that_the_documentation_names_exist() -> None:
+    soak = ROOT / "benchmarks" / "results" / "soak"
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for name in re.findall(r"`((?:tests|benchmarks|examples)/[\w/.-]+\.\w+)", text):
+            assert (ROOT / name).exists(), f"{page.name} → {name}"
+        for name in re.findall(r"`(\w+/[\w/]+\.py)`", text):
+            assert (ROOT / name).exists() or (ROOT / "src/varjepa" / name).exists(), name
+    for name in re.findall(r"`([\w-]+\.json)`", (ROOT / "docs/reliability.md").read_text("utf-8")):
+        assert (soak / name).exists() or name.startswith(("manifest", "_varjepa")), name
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
 @pytest.mark.filterwarnings("ignore:the latents have collapsed")  # after two steps they may
 def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,9 @@ from benchmarks.measures import race
 from benchmarks.steps import BenchShape, flops_by_operator, middle_masks, random_task, trainer_step
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
-from varjepa.estimators.parameters import nested
 from varjepa.models.table_rows import TableShape
 from varjepa.report.charts import DARK, LIGHT, check_can_draw, save_svg
+from varjepa.settings import nested
 
 FEATURES = (8, 16, 32, 64, 128, 250, 500, 1000, 2000)
 BATCHES = (32, 64, 128, 256, 512, 1024)
@@ -103,7 +103,7 @@ def _time(point: Point, device: str, repeats: int) -> dict[str, Any]:
 
 def shape_of(point: Point) -> BenchShape:
     """The estimator's networks for a numeric table."""
-    estimator = VarTJEPA().set_params(**nested(VarTJEPA, point.settings))
+    estimator = VarTJEPA().set_params(**nested(VarTJEPA.settings_kinds, point.settings))
     shape = BenchShape(
         TableShape(point.features),
         estimator.settings("architecture"),

@@ -40,7 +40,7 @@ def bench_steps_command(
     if context.invoked_subcommand is not None:
         return
     from benchmarks.steps import MASK_SIZES, REFERENCE_PRECISIONS, bench_steps
-    from varjepa.estimators.parameters import pick_device
+    from varjepa.environment import pick_device
 
     sizes = one_of("--mask-sizes", mask_sizes, MASK_SIZES)
     precision = one_of("--reference-precision", reference_precision, REFERENCE_PRECISIONS)
@@ -105,7 +105,7 @@ def bench_growth_command(
 ) -> None:
     """Time a step against columns, rows and layers, for the estimator's defaults."""
     from benchmarks.growth import bench_growth, draw_growth
-    from varjepa.estimators.parameters import pick_device
+    from varjepa.environment import pick_device
     from varjepa.report.charts import check_can_draw
 
     kind = pick_device(device).type

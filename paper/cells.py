@@ -27,8 +27,7 @@ from paper.predictors.registry import Classification, task_for
 from paper.protocol import Embedded
 from paper.results import Row, plain
 from paper.settings import CHOICES, CHOICES_OF, Scale, Setting
-from varjepa.environment import describe_environment
-from varjepa.estimators.parameters import pick_device
+from varjepa.environment import describe_environment, pick_device
 from varjepa.evaluate.splits import Split
 from varjepa.metrics.selective import COVERAGES, aurc, classification_by_coverage
 

@@ -57,8 +57,8 @@ from paper.simulation_findings import count_agreeing, findings
 from paper.tries import TriesPlan, best_tries, judge_tries, open_tries
 from paper.uncertainty import UncertaintyPlan, open_uncertainty, reproduce_uncertainty
 from varjepa.cli.shell import ListCommand, console, positive, progress_bar
+from varjepa.environment import pick_device
 from varjepa.errors import InputError, Interrupted
-from varjepa.estimators.parameters import pick_device
 from varjepa.evaluate.few_labels import SIZES
 from varjepa.files import make_folder, write_text
 from varjepa.report.charts import check_can_draw

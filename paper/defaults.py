@@ -24,10 +24,9 @@ from paper.datasets.loading import Dataset, load_dataset
 from paper.predictors import FitOptions, Tokens, fit_seeds
 from paper.representations import first_rows
 from paper.results import Layout, ResultFile, Row, plain
-from varjepa.environment import describe_environment
+from varjepa.environment import describe_environment, pick_device
 from varjepa.estimators import VarTJEPA
 from varjepa.estimators.fitting import ONLINE_PROBE
-from varjepa.estimators.parameters import pick_device
 from varjepa.evaluate.splits import Split
 from varjepa.files import make_folder, only_writer
 from varjepa.metrics.ambiguity import auroc_of_ambiguous, spearman

@@ -27,7 +27,7 @@ from paper.plan import REPEATS, check_everything, share_out
 from paper.report.page import check_can_report
 from paper.results import known_datasets
 from paper.settings import SETTINGS
-from varjepa.estimators.parameters import pick_device
+from varjepa.environment import pick_device
 
 PAGE, DOCUMENT = "report.html", "reproduction.md"
 """the page, and all tables as Markdown"""

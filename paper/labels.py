@@ -32,8 +32,7 @@ from paper.protocol import Say
 from paper.representations import LEARNED, Workbench
 from paper.results import Layout, ResultFile, Row, plain
 from paper.settings import FULL, SPLIT_SEED, Scale, Setting, pretraining
-from varjepa.environment import describe_environment
-from varjepa.estimators.parameters import pick_device
+from varjepa.environment import describe_environment, pick_device
 from varjepa.evaluate.few_labels import (
     COMPARED,
     SIZES,

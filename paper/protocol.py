@@ -29,18 +29,17 @@ from torch import Tensor
 from paper.datasets.loading import Dataset
 from paper.results import plain, same_settings
 from paper.settings import CONSTANTS, Pretraining
-from varjepa.environment import describe_environment
+from varjepa.environment import describe_environment, pick_device
 from varjepa.errors import InputError
 from varjepa.estimators import TJEPA, VarTJEPA
 from varjepa.estimators.base import TableEstimator
 from varjepa.estimators.fitting import Validation
-from varjepa.estimators.parameters import nested, pick_device
 from varjepa.evaluate.splits import Split
 from varjepa.files import make_folder, read_json, replacing, write_json
 from varjepa.metrics.collapse import diagnose_collapse
 from varjepa.models.inference import KINDS, MEASURES, score_rows
 from varjepa.models.var_t_jepa import VarTJepa
-from varjepa.settings import Run
+from varjepa.settings import Run, nested
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.checkpoints import remove_checkpoints
 from varjepa.training.state import Record
@@ -71,7 +70,7 @@ def build_estimator(spec: Pretraining, device: str) -> TableEstimator:
         kind, o["momentum"] = TJEPA, (o.pop("ema"), 1.0)
     else:
         o["anneal_share"] = tuple(epochs / spec.epochs for epochs in spec.anneal_epochs)
-    return kind().set_params(**nested(kind, o))
+    return kind().set_params(**nested(kind.settings_kinds, o))
 
 
 def fit_on_all_rows(

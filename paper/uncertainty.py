@@ -24,9 +24,8 @@ from paper.protocol import SCORES, Embedded, Say
 from paper.representations import Workbench
 from paper.results import Layout, ResultFile, Row, plain, rounded
 from paper.settings import FULL, Scale, Setting, pretraining
-from varjepa.environment import describe_environment
+from varjepa.environment import describe_environment, pick_device
 from varjepa.estimators import VarTJEPA
-from varjepa.estimators.parameters import pick_device
 from varjepa.evaluate.splits import Split
 from varjepa.files import make_folder, only_writer
 from varjepa.metrics.ambiguity import auroc_of_ambiguous, spearman

@@ -7,15 +7,14 @@ from typing import Any, TypeVar
 import pytest
 
 from varjepa.estimators.base import TableEstimator
-from varjepa.estimators.parameters import nested
-from varjepa.settings import Run, field_names
+from varjepa.settings import Run, field_names, nested
 
 Estimator = TypeVar("Estimator", bound=TableEstimator)
 
 
 def small(kind: type[Estimator], **flat: Any) -> Estimator:
     """An estimator from ``d=8, epochs=2, random_state=0`` and the like."""
-    return kind().set_params(**nested(kind, flat))
+    return kind().set_params(**nested(kind.settings_kinds, flat))
 
 
 def fit_small(kind: type[Estimator], X: Any, y: Any = None, **flat: Any) -> Estimator:

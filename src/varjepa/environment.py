@@ -1,4 +1,4 @@
-"""Where a number came from: versions, machine, commit. No host names and no paths."""
+"""The machine: which device computes, and where a number came from (versions, commit)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,23 @@ from pathlib import Path
 import numpy
 import torch
 
+from varjepa.errors import InputError
 from varjepa.version import __version__
+
+
+def pick_device(name: str) -> torch.device:
+    """The device asked for; "auto" takes a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"device {name!r} is not auto, cpu or cuda") from error
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f"device {name!r} is not auto, cpu or cuda")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device {name!r} was asked for, but torch sees no GPU")
+    return device
 
 
 def describe_environment(device: str = "cpu") -> dict[str, str | int | None]:

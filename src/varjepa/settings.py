@@ -21,6 +21,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from varjepa.errors import InputError
 
 Precision = Literal["auto", "float32", "bfloat16"]
+Output = Literal["flat", "mean", "cls"]
+OUTPUTS: tuple[Output, ...] = get_args(Output)
 
 MAY_BE_ZERO = ("depth", "predictor_depth", "imputer_depth", "n_aux")
 """Every other integer counts something that there is at least one of."""
@@ -380,3 +382,43 @@ def from_json(kind: type, value: Any, where: str) -> Any:
         return kind(**value)
     except InputError as error:
         raise InputError(f"{where}.{error}") from error
+
+
+# --- nested parameters
+
+
+def expand(name: str, settings: Settings) -> dict[str, Any]:
+    """The fields of a settings object as scikit-learn's nested parameters."""
+    return {f"{name}__{field}": getattr(settings, field) for field in field_names(type(settings))}
+
+
+def changed(name: str, settings: Any, changes: Mapping[str, Any]) -> Any:
+    """A copy of frozen settings with some fields changed."""
+    known = field_names(type(settings))
+    for field in changes:
+        if field not in known:
+            raise ValueError(
+                f"Invalid parameter {field!r} for {name}; valid ones are {', '.join(known)}"
+            )
+    return replace(settings, **changes)
+
+
+def nested(kinds: Mapping[str, type[Settings]], flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Hyperparameters by their plain names as nested parameters: ``d`` → ``architecture__d``.
+
+    ``kinds`` are the ``settings_kinds`` of an estimator.
+    """
+    places = {field: name for name, one in kinds.items() for field in field_names(one)}
+    return {f"{places[k]}__{k}" if k in places else k: v for k, v in flat.items()}
+
+
+def at_least_one(name: str, value: Any) -> None:
+    """Refuse what is not a positive integer."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
+        raise InputError(f"{name} must be an integer of at least 1, not {value!r}")
+
+
+def one_of(name: str, value: Any, known: tuple[Any, ...]) -> None:
+    """Refuse a value that is not among the known ones."""
+    if value not in known:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, known))}, not {value!r}")

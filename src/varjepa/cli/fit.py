@@ -78,8 +78,8 @@ def fit(
             console.print(f"the fit in {out} is finished: nothing to resume", soft_wrap=True)
         return
 
+    from varjepa.environment import pick_device
     from varjepa.estimators import VarTJEPA
-    from varjepa.estimators.parameters import pick_device
     from varjepa.files import remove_temporaries
     from varjepa.settings import Run, Training
     from varjepa.tables import TableFiles

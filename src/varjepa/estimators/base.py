@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
@@ -18,10 +19,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags, check_random_state
+from sklearn.utils._param_validation import InvalidParameterError, validate_parameter_constraints
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from torch import Tensor, nn
 
-from varjepa.environment import compare_arithmetic
+from varjepa.environment import compare_arithmetic, pick_device
 from varjepa.errors import InputError
 from varjepa.estimators.fitting import (
     Task,
@@ -36,20 +38,23 @@ from varjepa.estimators.fitting import (
     with_validation,
 )
 from varjepa.estimators.frames import refuse_too_little, to_arrow
-from varjepa.estimators.parameters import (
-    Output,
-    changed,
-    check_parameters,
-    expand,
-    pick_device,
-    table_shape,
-)
 from varjepa.estimators.persistence import from_saved, to_saved
 from varjepa.estimators.resuming import claim, open_checkpoints
 from varjepa.model_folder import open_model, save_model
 from varjepa.models.table_rows import TableShape, map_blocks
 from varjepa.randomness import seeded_weights
-from varjepa.settings import Run, Settings, Training, as_path
+from varjepa.settings import (
+    OUTPUTS,
+    Output,
+    Run,
+    Settings,
+    Training,
+    as_path,
+    at_least_one,
+    changed,
+    expand,
+    one_of,
+)
 from varjepa.tables import EncodedTable, Scaling, TableCodec
 from varjepa.tables import Kind as ColumnKind
 from varjepa.tables.describe import TableDescription, describe_codec
@@ -63,6 +68,11 @@ from varjepa.training.progress import listening, reading_bar, show_lines
 from varjepa.training.state import Record
 
 OnEpoch = Callable[[Record], None]
+NOTHING: tuple[Checkpoints | None, Checkpoint | None] = (None, None)
+
+
+class ParameterError(InputError, InvalidParameterError):
+    """A parameter of a wrong type, under scikit-learn's name for it too."""
 
 
 class TableEstimator(TransformerMixin, BaseEstimator):
@@ -165,6 +175,21 @@ class TableEstimator(TransformerMixin, BaseEstimator):
             setattr(self, name, changed(name, self.settings(name), changes))
         return self
 
+    def check_parameters(self) -> None:
+        """Refuse constructor parameters that make no sense; settings have checked themselves."""
+        try:
+            validate_parameter_constraints(
+                self._parameter_constraints, self.get_params(deep=False), type(self).__name__
+            )
+        except InvalidParameterError as error:
+            raise ParameterError(" ".join(str(error).split())) from error
+        one_of("output", self.output, OUTPUTS)
+        at_least_one("max_levels", self.max_levels)
+        on_cpu = pick_device(self.device).type == "cpu"
+        if on_cpu and self.settings("training").precision == "bfloat16":
+            # some CPUs announce bfloat16 instructions and then stop at them
+            raise InputError('precision "bfloat16" needs a GPU; a CPU computes in float32')
+
     # --- learning
 
     def fit(
@@ -204,14 +229,15 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     ) -> None:
         world = current_world()
         with world.sharing_errors():
-            check_parameters(self)
+            self.check_parameters()
             files = table_files(X)
             if files is not None and self.verbose and world.is_main:
                 files = replace(files, watch=reading_bar)
             data = self._read(X, y) if files is None else self._read_files(files, y)
             data = with_validation(self, data, validation)
         self.seed_ = int(world.broadcast_number(self.seed_))
-        with open_checkpoints(self, run, world) as (checkpoints, past):
+        opened = open_checkpoints(self, run, world) if run.checkpoint_dir else nullcontext(NOTHING)
+        with opened as (checkpoints, past):
             is_asked = checkpoints is not None or world.size > 1
             codec, description = data.codec, data.description
             task = make_task(self, data, world, with_identity=is_asked)
@@ -277,7 +303,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     ) -> None:
         """Train, and keep what was learned."""
         with seeded_weights(self.seed_):
-            model = self._build(table_shape(codec)).to(task.source.rows.num.device)
+            model = self._build(self.table_shape(codec)).to(task.source.rows.num.device)
         result = train(
             self._loss(model),
             task.source,
@@ -388,6 +414,12 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         """The rows of a table as the networks see them."""
         check_is_fitted(self)
         return self._rows(self.codec_.encode(to_arrow(self, X, reset=False)))
+
+    @staticmethod
+    def table_shape(codec: TableCodec) -> TableShape:
+        """What the networks need to know of a table; a category has MISSING as one state more."""
+        numeric = len(codec.numeric)
+        return TableShape(numeric, tuple(f.levels + 1 for f in codec.features[numeric:]))
 
     def _rows(self, encoded: EncodedTable) -> EncodedTable:
         return encoded.to(pick_device(self.device))

@@ -21,9 +21,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from varjepa.environment import pick_device
 from varjepa.errors import InputError
 from varjepa.estimators.frames import like_input
-from varjepa.estimators.parameters import pick_device
 from varjepa.estimators.var_t_jepa import VarTJEPA
 from varjepa.model_folder import ModelFileError
 from varjepa.models.inference import Aggregate, Kind, default_aggregate, embed_rows, score_rows

@@ -22,10 +22,9 @@ import torch
 from torch import nn
 
 from varjepa.errors import InputError
-from varjepa.estimators.parameters import OUTPUTS, check_parameters, table_shape
 from varjepa.model_folder import Kind, ModelFileError, OpenModel, SavedModel, WeightFile
 from varjepa.randomness import seeded_weights
-from varjepa.settings import from_json, to_json
+from varjepa.settings import OUTPUTS, from_json, to_json
 from varjepa.tables import SCALINGS, TableCodec
 from varjepa.tables.codec_json import (
     StrictObject,
@@ -53,7 +52,7 @@ _FRAMES = ("numpy", "pyarrow", "pandas", "polars", "modin", "cudf")
 
 def parameters_to_json(estimator: TableEstimator) -> dict[str, Any]:
     """The parameters that describe a model; settings that were left out are saved as defaults."""
-    check_parameters(estimator)
+    estimator.check_parameters()
     seed = estimator.random_state
     return {
         **{name: to_json(estimator.settings(name)) for name in estimator.settings_kinds},
@@ -165,7 +164,7 @@ def _codec(value: Any) -> TableCodec:
 
 def _networks(estimator: TableEstimator, weights: WeightFile) -> nn.Module:
     """Networks with the file's weights; they are planned first, without memory for weights."""
-    shape = table_shape(estimator.codec_)
+    shape = estimator.table_shape(estimator.codec_)
     # layers are planned one by one, and each has weights of its own
     architecture = estimator.settings("architecture")
     if any(getattr(architecture, name, 0) > len(weights) for name in LAYER_COUNTS):

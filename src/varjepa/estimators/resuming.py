@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from varjepa.environment import pick_device
 from varjepa.errors import InputError
-from varjepa.estimators.parameters import pick_device
 from varjepa.settings import Run, to_json
 from varjepa.tables import TableCodec
 from varjepa.tables.encoded import EncodedTable
@@ -46,9 +46,7 @@ def open_checkpoints(
     Where no seed is asked for, the fit has that of the checkpoint. Of several processes only the
     main process touches the folder.
     """
-    if run.checkpoint_dir is None:
-        yield None, None
-        return
+    assert run.checkpoint_dir is not None
     folder, every = Path(run.checkpoint_dir), run.checkpoint_every
     with (
         checkpointing(folder, every, run.resume)

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from varjepa.estimators.base import TableEstimator
-from varjepa.estimators.parameters import at_least_one
 from varjepa.models.t_jepa import TJepa, embed_points
 from varjepa.models.table_rows import TableShape
-from varjepa.settings import PointArchitecture, PointObjective, Training
+from varjepa.settings import PointArchitecture, PointObjective, Training, at_least_one
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.losses import TJepaLoss
 

@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from varjepa.environment import pick_device
 from varjepa.errors import InputError
 from varjepa.estimators.base import TableEstimator
 from varjepa.estimators.frames import (
@@ -28,7 +29,6 @@ from varjepa.estimators.frames import (
     to_arrow,
     with_all_columns,
 )
-from varjepa.estimators.parameters import at_least_one, one_of, pick_device
 from varjepa.models.inference import (
     AGGREGATES,
     KINDS,
@@ -50,7 +50,7 @@ from varjepa.models.masking import masks_from_cells
 from varjepa.models.table_rows import TableShape
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.randomness import generator_for
-from varjepa.settings import Architecture, Objective, Training
+from varjepa.settings import Architecture, Objective, Training, at_least_one, one_of
 from varjepa.tables import TableCodec, read_table
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.losses import VarTJepaLoss, elbo_weights

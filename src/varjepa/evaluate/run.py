@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from varjepa.environment import describe_environment
+from varjepa.environment import describe_environment, pick_device
 from varjepa.errors import InputError
-from varjepa.estimators.parameters import pick_device
 from varjepa.evaluate.parts import FinishedParts
 from varjepa.evaluate.predictors import PREDICTORS, fit_predictor
 from varjepa.evaluate.representations import Blocks, represent

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import get_args
 
+from varjepa.environment import pick_device
 from varjepa.errors import InputError
-from varjepa.estimators.parameters import pick_device
 from varjepa.evaluate.predictors import PREDICTORS, default_predictors, require
 from varjepa.evaluate.target import TaskChoice
 from varjepa.tables import Kind

@@ -115,7 +115,8 @@ def fit_model(
     seconds = time.perf_counter() - start
     model.save(parts.folder / type(model).__name__)
     if isinstance(model, VarTJEPA):
-        parts.write("uncertainties", model.uncertainties(labelled))
+        scores = model.uncertainties(labelled)  # one of every kind, e.g. "nll mean"
+        parts.write("uncertainties", {name.split()[0]: score for name, score in scores.items()})
     row = {
         "model": type(model).__name__,
         "seconds": seconds,

@@ -27,13 +27,13 @@ def use_as_defaults(
     monkeypatch: pytest.MonkeyPatch, kind: type[TableEstimator], **flat: Any
 ) -> None:
     """Let every estimator that is made without settings have these."""
-    made = small(kind, **flat)
-    plain = kind.settings
+    made, plain = small(kind, **flat), kind.settings
+    defaults = {name: made.settings(name) for name in kind.settings_kinds}
 
     def settings(self: TableEstimator, name: str) -> Any:
         own = getattr(self, name)
         if own is None or own == kind.settings_kinds[name]():
-            return made.settings(name)
+            return defaults[name]
         return plain(self, name)
 
     monkeypatch.setattr(kind, "settings", settings)

@@ -61,7 +61,7 @@ def linear(task: Task, y: Array, seed: int) -> list[Any]:
     """Logistic or ridge regression with a weak, a medium or a strong penalty."""
     if task == "classification":
         return [filled(LogisticRegression(C=c, max_iter=300)) for c in (1.0, 0.1, 0.01)]
-    return [filled(Ridge(alpha=a, solver="lsqr")) for a in (1.0, 10.0, 100.0, 1000.0)]
+    return [filled(Ridge(alpha=a)) for a in (1.0, 10.0, 100.0, 1000.0)]
 
 
 def perceptron(task: Task, y: Array, seed: int) -> list[Any]:

@@ -70,10 +70,10 @@ def bench_simulation_command(
 ) -> None:
     """Compare the stacked training of several runs with a plain loop over runs."""
     from benchmarks.simulation import SAME, SimulationBench, compare_simulation
-    from paper.commands import known_variants
+    from paper.simulation import SIMULATION_VARIANTS
 
     options = SimulationBench(
-        variant=known_variants("--variant", [variant])[0],
+        variant=one_of("--variant", variant, tuple(SIMULATION_VARIANTS)),
         runs=positive("--runs", runs),
         epochs=positive("--epochs", epochs),
     )

@@ -25,16 +25,13 @@ from paper.predictors.inputs import COMPONENTS, SIZES
 from paper.predictors.predictor import LabelledInputs, SeedModels, fit_models
 from paper.predictors.registry import Classification, task_for
 from paper.protocol import Embedded
-from paper.results import Row, plain
 from paper.settings import CHOICES, CHOICES_OF, Scale, Setting
 from varjepa.environment import describe_environment, pick_device
 from varjepa.evaluate.splits import Split
 from varjepa.metrics.selective import COVERAGES, aurc, classification_by_coverage
+from varjepa.report.store import Row, plain
 
 Floats = NDArray[np.float64]
-
-STOPPING_SHARE = 8
-"""one in so many training rows decides when a predictor stops that is judged on validation rows"""
 
 
 def seeds_of(predictor: str, runs: int) -> list[int]:
@@ -96,12 +93,6 @@ def predictor_settings(
         for name, change in choices.items()
     }
     return {"training": training, "choices": described}
-
-
-def judging_split(split: Split) -> Split:
-    """To judge a choice on validation rows: an eighth of the training rows says when to stop."""
-    stopping = np.arange(len(split.train)) % STOPPING_SHARE == 0
-    return Split(split.train[~stopping], split.train[stopping], split.validation)
 
 
 def score_cell(

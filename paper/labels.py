@@ -1,6 +1,14 @@
-"""Few labels: how many does an embedding save?
+"""Few labels: where label-free pre-training should pay (not in the paper).
 
-A perceptron and trees on few labels; no other label is read.
+    python -m paper labels --out DIR [--datasets …]
+
+50 to 1,000 training rows have a label, drawn five times; raw columns, Var-T-JEPA's embeddings and
+both together; a logistic regression, a perceptron and trees. No other label is read.
+
+The embeddings are those of the downstream study, standardised: its checkpoint was picked with the
+labels of *all* training and validation rows, as the paper's protocol has it. So this says what an
+embedding is worth to somebody who gets it with few labels, not what few labels could train.
+``varjepa evaluate`` picks without labels.
 
 The perceptron stops by a fifth of the labels. Scaling needs no labels, so all training rows serve
 it. Embeddings enter flattened, except for trees, which see the mean over the tokens: flattened,
@@ -11,8 +19,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -22,16 +30,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from paper.compare import (
+    MISSING,
+    TITLES,
+    Block,
+    Figure,
+    Groups,
+    group,
+    plus_minus,
+    standard_error,
+)
 from paper.datasets.catalogue import DATASETS
-from paper.downstream import learn
 from paper.predictors import PREDICTORS, FitOptions, Inputs, Tokens, TrainingSettings
 from paper.predictors.inputs import InputEncoder, token_moments
 from paper.predictors.predictor import LabelledInputs, fit_models
 from paper.predictors.registry import Classification
-from paper.protocol import Say
 from paper.representations import LEARNED, Workbench
-from paper.results import Layout, ResultFile, Row, plain
-from paper.settings import FULL, SPLIT_SEED, Scale, Setting, pretraining
+from paper.settings import FULL, SETTINGS, SPLIT_SEED, Scale, Setting, pretraining
 from varjepa.environment import describe_environment, pick_device
 from varjepa.evaluate.few_labels import (
     COMPARED,
@@ -42,7 +57,26 @@ from varjepa.evaluate.few_labels import (
     sizes_that_fit,
 )
 from varjepa.evaluate.splits import Index, split_rows
-from varjepa.files import make_folder, only_writer
+from varjepa.report.charts import DARK, LIGHT, check_can_draw, save_svg
+from varjepa.report.store import (
+    Job,
+    Log,
+    ResultStore,
+    Row,
+    no_log,
+    plain,
+    run_jobs,
+    study_folder,
+)
+from varjepa.report.tables import Table
+
+FILE = "low_labels.json"
+CURVE = ("dataset", "representation", "predictor", "setting")
+"""a place in the tables; its rows are one per number of labels and seed"""
+KEY = (*CURVE, "labels", "seed")
+
+
+# --- models of few labels
 
 LOGISTIC, PERCEPTRON, TREES = LABEL_PREDICTORS = ("logistic", "mlp", "xgboost")
 
@@ -149,32 +183,7 @@ def take(standard: tuple[Inputs, Moments | None], rows: Index) -> Inputs:
     return Inputs(raw, Tokens((values - moments[0]) / moments[1]))
 
 
-# --- Few labels: where label-free pre-training should pay (not in the paper).
-#
-# python -m paper labels --out DIR [--datasets …]
-#
-# 50 to 1,000 training rows have a label, drawn five times; raw columns, Var-T-JEPA's
-# embeddings and
-# both together; a logistic regression, a perceptron and trees. The embeddings are those of
-# the
-# downstream study, standardised: its checkpoint was picked with the labels of *all* training
-# and
-# validation rows, as the paper's protocol has it, so this says what an embedding is worth to
-# somebody
-# who gets it with few labels, not what few labels could train. ``varjepa evaluate`` picks
-# without.
-
-FILE = "low_labels.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """A place in the tables; its rows are one per number of labels and seed."""
-
-    dataset: str
-    representation: str
-    predictor: str
-    setting: Setting
+# --- the study
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +199,7 @@ class LabelsPlan:
     """draws of the rows that have a label"""
     scale: Scale = FULL
 
-    def curves(self, dataset: str) -> list[Curve]:
+    def jobs(self, dataset: str) -> list[Job]:
         """Embeddings in the outer loops; raw columns have no setting and are not made twice."""
         pairs = [
             ("paper" if n not in LEARNED else s, n)
@@ -198,7 +207,11 @@ class LabelsPlan:
             for n in self.representations
         ]
         return [
-            Curve(dataset, name, predictor, setting)
+            Job(
+                dict(zip(CURVE, (dataset, name, predictor, setting), strict=True)),
+                range(self.runs),
+                {"labels": self.sizes_of(dataset)},
+            )
             for setting, name in dict.fromkeys(pairs)
             for predictor in self.predictors
         ]
@@ -209,26 +222,20 @@ class LabelsPlan:
         return sizes_that_fit(len(split_rows(rows, SPLIT_SEED).train), self.sizes)
 
 
-def reproduce_labels(
-    folder: Path, plan: LabelsPlan, device: str = "auto", say: Say = lambda line: None
-) -> ResultFile:
+def run_labels(folder: Path, plan: LabelsPlan, device: str = "auto", log: Log = no_log) -> None:
     """Compute whatever curve is not in the folder yet, saving after every one."""
-    make_folder(folder)
-    with only_writer(folder):
-        found = open_labels(folder, plan.scale)
+    with study_folder(folder):
+        store = open_labels(folder, plan.scale)
         for dataset in plan.datasets:
-            bench = Workbench(folder, dataset, plan.scale, device, say)
-            sizes = plan.sizes_of(dataset)
-            for curve in plan.curves(dataset):
-                missing = missing_seeds(found, curve, sizes, plan.runs)
-                if missing:
-                    rows = run_curve(bench, curve, sizes, missing)
-                    found.add(rows)
-                    say(_spoken(rows))
-    return found
+            bench = Workbench(folder, dataset, plan.scale, device, log)
+
+            def compute(job: Job, seeds: list[int], bench: Workbench = bench) -> list[Row]:
+                return run_curve(bench, job.about, job.each["labels"], seeds)
+
+            run_jobs(store, plan.jobs(dataset), compute, log, describe)
 
 
-def open_labels(folder: Path, scale: Scale) -> ResultFile:
+def open_labels(folder: Path, scale: Scale) -> ResultStore:
     """``low_labels.json``, refused where it holds rows of other settings."""
 
     def settings(row: Row) -> dict[str, Any]:
@@ -246,49 +253,39 @@ def open_labels(folder: Path, scale: Scale) -> ResultFile:
             else None,
         }
 
-    key = ("dataset", "representation", "predictor", "setting", "labels", "seed")
-    values = ("accuracy", "test_rows", "seconds", "environment")
-    return ResultFile(folder / FILE, Layout(key, values, settings))
-
-
-def missing_seeds(found: ResultFile, curve: Curve, sizes: Sequence[int], runs: int) -> list[int]:
-    """Seeds of a curve that lack a row."""
-    there = {found.layout.key_of(row) for row in found.rows}
-    return [
-        seed
-        for seed in range(runs)
-        if any((*astuple(curve), size, seed) not in there for size in sizes)
-    ]
+    return ResultStore(folder / FILE, KEY, settings)
 
 
 def run_curve(
-    bench: Workbench, curve: Curve, sizes: Sequence[int], seeds: Sequence[int]
+    bench: Workbench, about: Mapping[str, Any], sizes: Sequence[int], seeds: Sequence[int]
 ) -> list[Row]:
     """All numbers of labels with every seed, first making the representation where needed."""
     labels, split = bench.data.label, bench.split
-    embedded = None
-    if curve.representation in LEARNED:
-        embedded = learn(bench, LEARNED[curve.representation], curve.setting, 0)
-    inputs = bench.inputs(curve.representation, embedded, standardise=True)
+    name, predictor, embedded = about["representation"], about["predictor"], None
+    if name in LEARNED:
+        embedded = bench.learn(LEARNED[name], about["setting"], 0)
+    inputs = bench.inputs(name, embedded, standardise=True)
     orders = {seed: labelled_rows(split.train, max(sizes), SPLIT_SEED, seed) for seed in seeds}
     device = "cpu"
     start = time.perf_counter()
-    if curve.predictor == LOGISTIC:
-        features = linear_features(inputs, split.train)
+    if predictor == LOGISTIC:
         guesses = linear_guesses(
-            features, labels, "classification", split.test, [*orders.values()], sizes
+            linear_features(inputs, split.train),
+            labels,
+            "classification",
+            split.test,
+            [*orders.values()],
+            sizes,
         )
     else:
         standard = standardised(inputs, split.train)
-        if curve.predictor == PERCEPTRON:
+        if predictor == PERCEPTRON:
             device = str(pick_device(bench.device))
         several = []
         for seed, order in orders.items():
             rows = np.concatenate([order, split.test])
             few = FewLabels(take(standard, rows), labels[rows], len(order))
-            several.append(
-                [few.guess(curve.predictor, n, seed, bench.scale, device) for n in sizes]
-            )
+            several.append([few.guess(predictor, n, seed, bench.scale, device) for n in sizes])
         guesses = np.array(several)
     seconds = time.perf_counter() - start
     right = (guesses == labels[split.test]).mean(-1)  # (seeds, sizes)
@@ -299,7 +296,6 @@ def run_curve(
     }
     return [
         {
-            **asdict(curve),
             "labels": size,
             "seed": seed,
             "accuracy": round(float(right[i, j]), 6),
@@ -310,13 +306,184 @@ def run_curve(
     ]
 
 
-def _spoken(rows: Sequence[Row]) -> str:
+def describe(rows: Sequence[Row]) -> str:
     first = rows[0]
-    means = [
-        f"{fmean(row['accuracy'] for row in rows if row['labels'] == size):.3f}"
-        for size in dict.fromkeys(row["labels"] for row in rows)
-    ]
+    means = [fmean(row["accuracy"] for row in some) for some in group(rows, "labels").values()]
     return (
         f"{first['dataset']}, {first['representation']}, {first['predictor']}, "
-        f"{first['setting']}, few labels: {' '.join(means)}"
+        f"{first['setting']}, few labels: {' '.join(f'{mean:.3f}' for mean in means)}"
     )
+
+
+# --- tables and figure
+
+
+def labels_blocks(rows: Sequence[Row]) -> list[Block]:
+    """What is gained over raw columns, then every curve."""
+    return [
+        Block(
+            "labels",
+            "labels",
+            "Few labels (not in the paper)",
+            "Accuracy on the test rows of models that have only so many labels, the same rows for "
+            "every representation; mean ± standard error over draws of the labelled rows. "
+            "Embeddings are those of the tables above, so labels of all training and validation "
+            "rows have picked their checkpoint.",
+            tables=[*gain_table(rows), *curve_table(rows)],
+            figures=[label_figure(rows)] if rows else (),
+            is_run=bool(rows),
+        )
+    ]
+
+
+def gain_table(rows: Sequence[Row]) -> list[Table]:
+    """Against raw columns with the same model and labels: cells won, and the mean gain."""
+    groups = group(rows, "dataset", "representation", "predictor", "setting", "labels")
+    means = {key: fmean(row["accuracy"] for row in here) for key, here in groups.items()}
+    sizes = sizes_there(rows)
+
+    def gains(name: str, predictor: str, setting: str, size: int) -> list[float]:
+        return [
+            means[ours] - means[raw]
+            for dataset in DATASETS
+            if (ours := (dataset, name, predictor, setting, size)) in means
+            and (raw := (dataset, "raw", predictor, "paper", size)) in means
+        ]
+
+    lines = []
+    for setting in SETTINGS:
+        for name in (name for name in COMPARED if name in LEARNED):
+            for predictor in LABEL_PREDICTORS:
+                cells = [gains(name, predictor, setting, size) for size in sizes]
+                if any(cells):
+                    shown = [
+                        f"{sum(g > 0 for g in some)} of {len(some)}, {fmean(some):+.3f}"
+                        if some
+                        else MISSING
+                        for some in cells
+                    ]
+                    lines.append([TITLES[name], setting, TITLES[predictor], *shown])
+    table = Table(
+        "Against raw columns with as few labels",
+        ["representation", "setting", "model", *(f"{size:,} labels" for size in sizes)],
+        lines,
+        "On how many datasets the representation is above raw columns, and by how much on average.",
+        labels=3,
+    )
+    return [table] if lines else []
+
+
+def curve_table(rows: Sequence[Row]) -> list[Table]:
+    """A line per dataset, model and representation; a column per number of labels."""
+    groups = group(rows, "dataset", "predictor", "representation", "setting", "labels")
+    sizes = sizes_there(rows)
+    there = {key[:4] for key in groups}
+
+    def cell(*key: Any) -> str:
+        values = [row["accuracy"] for row in groups.get(key, ())]
+        return plus_minus(fmean(values), standard_error(values)) if values else MISSING
+
+    lines = [
+        [
+            dataset,
+            TITLES[predictor],
+            TITLES[name] + (f", setting {setting}" if name in LEARNED else ""),
+            *(cell(dataset, predictor, name, setting, size) for size in sizes),
+        ]
+        for dataset in DATASETS
+        for predictor in LABEL_PREDICTORS
+        for name in COMPARED
+        for setting in SETTINGS
+        if (dataset, predictor, name, setting) in there
+    ]
+    columns = ["dataset", "model", "representation", *(f"{size:,} labels" for size in sizes)]
+    table = Table("Accuracy by number of labels", columns, lines, labels=3, is_open=False)
+    return [table] if lines else []
+
+
+def sizes_there(rows: Sequence[Row]) -> list[int]:
+    """Numbers of labels, ascending."""
+    return sorted({row["labels"] for row in rows})
+
+
+COLOURS = {"paper": LIGHT, "ours": DARK}
+"""of what a setting has learnt; raw columns are grey"""
+STROKES = {"raw": ":", "raw+var_t_jepa": "--"}
+
+
+def label_figure(rows: Sequence[Row]) -> Figure:
+    return Figure(
+        "low_labels.svg",
+        "Accuracy by number of labels",
+        lambda path: draw_label_curves(rows, path),
+        "A panel per model and dataset: accuracy over the number of labels",
+        "Bands: one standard error.",
+    )
+
+
+def draw_label_curves(rows: Sequence[Row], path: Path) -> None:
+    """A panel per model and dataset: means over draws, with a band of one standard error."""
+    check_can_draw()
+    from matplotlib.figure import Figure as Canvas
+
+    curves = group(rows, "dataset", "predictor", "representation", "setting")
+    datasets = [name for name in DATASETS if any(key[0] == name for key in curves)]
+    models = [name for name in LABEL_PREDICTORS if any(key[1] == name for key in curves)]
+    size = 1.9 * len(datasets) + 0.4, 1.8 * len(models) + 0.5
+    figure = Canvas(figsize=size, layout="constrained")
+    panels = figure.subplots(len(models), len(datasets), squeeze=False)
+    named: dict[str, Any] = {}
+    for panel_row, model in zip(panels, models, strict=True):
+        panel_row[0].set_ylabel(f"{TITLES[model]}\naccuracy", fontsize=8)
+        for panel, dataset in zip(panel_row, datasets, strict=True):
+            named |= _draw_panel(panel, curves, dataset, model)
+    for panel, dataset in zip(panels[0], datasets, strict=True):
+        panel.set_title(DATASETS[dataset].title, fontsize=9)
+    for panel in panels[-1]:
+        panel.set_xlabel("labels", fontsize=8)
+    figure.legend(
+        named.values(),
+        named,
+        loc="outside lower center",
+        ncols=max(1, min(len(named), len(datasets) - 1)),  # a name is wider than a panel
+        fontsize=8,
+        frameon=False,
+    )
+    save_svg(figure, path)
+
+
+def _draw_panel(panel: Any, curves: Groups, dataset: str, model: str) -> dict[str, Any]:
+    """Draw what there is; the lines by what they are called in the legend."""
+    named: dict[str, Any] = {}
+    sizes: set[int] = set()
+    for representation in COMPARED:
+        for setting in SETTINGS:
+            rows = curves.get((dataset, model, representation, setting))
+            if not rows:
+                continue
+            points = dict(sorted(group(rows, "labels").items()))
+            at = [size for (size,) in points]
+            values = [[row["accuracy"] for row in here] for here in points.values()]
+            learned = representation in LEARNED
+            colour = COLOURS[setting] if learned else "grey"
+            stroke = STROKES.get(representation, "-")
+            (panel_row,) = panel.plot(at, [fmean(v) for v in values], stroke, color=colour)
+            low, high = zip(*(_band(v) for v in values), strict=True)
+            panel.fill_between(at, low, high, color=colour, alpha=0.2, linewidth=0)
+            name = TITLES[representation] + (f", setting {setting}" if learned else "")
+            named[name] = panel_row
+            sizes.update(at)
+    if not named:
+        panel.axis("off")
+        return named
+    panel.set_xscale("log")
+    panel.set_xticks(sorted(sizes), [f"{size:,}" for size in sorted(sizes)], fontsize=6)
+    panel.minorticks_off()
+    panel.tick_params(axis="y", labelsize=7)
+    panel.grid(alpha=0.2)
+    return named
+
+
+def _band(values: Sequence[float]) -> tuple[float, float]:
+    error = standard_error(values) or 0.0
+    return fmean(values) - error, fmean(values) + error

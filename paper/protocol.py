@@ -1,16 +1,18 @@
-"""The paper's protocol for a representation: learn from all rows, embed them, cache.
-
-The paper's protocol for a representation: learn from all rows, let some labels pick the moment.
+"""The paper's protocol for a representation: learn from all rows, embed them, cache both.
 
 Codec and networks see the features of every row, test rows too, and no label. The labels of the
-training rows fit a linear probe, those of the validation rows score it, and the best moment is
-kept: labels of test rows select nothing. An estimator's own ``fit(X, y)`` cannot say that, because
-it draws its validation rows from the rows it is given.
+training rows fit a linear probe, those of the validation rows score it, and the best checkpoint is
+taken: labels of test rows select nothing.
+
+In the results folder: a model folder in ``models/``, the embeddings with the uncertainties of every
+row in ``embeddings/`` (safetensors). A run that was killed goes on from whichever of the two is
+whole, and a training from its last checkpoint, in ``checkpoints/`` until the model is saved.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,27 +29,23 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from paper.datasets.loading import Dataset
-from paper.results import plain, same_settings
 from paper.settings import CONSTANTS, Pretraining
+from varjepa import TJEPA, Run, Validation, VarTJEPA
 from varjepa.environment import describe_environment, pick_device
 from varjepa.errors import InputError
-from varjepa.estimators import TJEPA, VarTJEPA
-from varjepa.estimators.base import TableEstimator
-from varjepa.estimators.fitting import Validation
 from varjepa.evaluate.splits import Split
 from varjepa.files import make_folder, read_json, replacing, write_json
 from varjepa.metrics.collapse import diagnose_collapse
-from varjepa.models.inference import KINDS, MEASURES, score_rows
-from varjepa.models.var_t_jepa import VarTJepa
-from varjepa.settings import Run, nested
-from varjepa.tables.encoded import EncodedTable
+from varjepa.models.inference import MEASURES
+from varjepa.report.store import Log, plain, same_settings
+from varjepa.settings import nested
 from varjepa.training.checkpoints import remove_checkpoints
 from varjepa.training.state import Record
 
 OnEpoch = Callable[[Record], None]
 
 
-def build_estimator(spec: Pretraining, device: str) -> TableEstimator:
+def build_estimator(spec: Pretraining, device: str) -> VarTJEPA | TJEPA:
     """The estimator of a training; what the paper leaves open has the estimator's defaults."""
     o = dict(spec.hyperparameters)
     for name in ("dropout", "predictor_dropout", "warm_up_epochs", "anneal_epochs"):
@@ -65,7 +63,7 @@ def build_estimator(spec: Pretraining, device: str) -> TableEstimator:
         "device": device,
         "random_state": spec.seed,
     }
-    kind: type[TableEstimator] = VarTJEPA
+    kind: type[VarTJEPA] | type[TJEPA] = VarTJEPA
     if spec.model == "t_jepa":
         kind, o["momentum"] = TJEPA, (o.pop("ema"), 1.0)
     else:
@@ -74,7 +72,7 @@ def build_estimator(spec: Pretraining, device: str) -> TableEstimator:
 
 
 def fit_on_all_rows(
-    estimator: TableEstimator,
+    estimator: VarTJEPA | TJEPA,
     table: pa.Table,
     labels: NDArray[np.int64],  # (N,)
     split: Split,
@@ -88,13 +86,7 @@ def fit_on_all_rows(
     estimator.fit(table, known, validation=rows, run=run, on_epoch=on_epoch)
 
 
-# --- Learned representations of all rows, kept in the results folder.
-#
-# A model folder in ``models/``, the embeddings with the uncertainties of every row in
-# ``embeddings/``
-# (safetensors). A run that was killed goes on from whichever of the two is whole, and with a
-# training
-# from its last checkpoint, in ``checkpoints/`` until the model is saved.
+# --- embeddings of all rows, cached in the results folder
 
 RANKING = tuple(measure for measure in MEASURES if measure[1] != "balanced")
 """What rows may be ranked by. Without "balanced": where columns are of one kind it is the mean
@@ -105,11 +97,10 @@ SCORES = tuple(f"{kind} {aggregate}" for kind, aggregate in RANKING)
 CHUNK = 2048
 """rows embedded at a time: MNIST's 784 × 64 numbers a row are 400 MB of them"""
 DIAGNOSED = 1000
-"""rows that are looked at for a collapse"""
+"""rows that are checked for a collapse"""
 HALF_FROM = 2**30
-"""bytes in float32 from which embeddings are kept in half precision"""
+"""bytes in float32 from which embeddings are stored in half precision"""
 
-Say = Callable[[str], None]
 Floats = NDArray[np.float64]
 
 
@@ -121,19 +112,19 @@ class Embedded:
     scores: Mapping[str, Floats]
     """of ``SCORES``, (N,) each; empty for a model without uncertainty"""
     training: Mapping[str, Any]
-    """how it was made: seconds, epochs, the epoch kept, where, and what ``CollapseDiagnosis`` says
+    """how it was made: seconds, epochs, the best epoch, where, and what ``CollapseDiagnosis`` says
     of the first rows"""
 
 
 def obtain(
-    folder: Path, name: str, spec: Pretraining, data: Dataset, device: str, say: Say
+    folder: Path, name: str, spec: Pretraining, data: Dataset, device: str, log: Log
 ) -> Embedded:
     """Load the embeddings, or make them from the model, which is loaded or trained."""
     path = embedding_path(folder, name)
     if path.exists():
         return read_embedded(path, _stamp(spec, data))
-    estimator, training = obtain_model(folder, name, spec, data, device, say)
-    say(f"{name}: embedding {data.table.num_rows} rows")
+    estimator, training = obtain_model(folder, name, spec, data, device, log)
+    log(f"{name}: embedding {data.table.num_rows} rows")
     tokens = embed_table(estimator, data.table)
     scores = score_table(estimator, data.table) if isinstance(estimator, VarTJEPA) else {}
     made = Embedded(tokens, scores, {**training, **diagnose(tokens)})
@@ -143,8 +134,8 @@ def obtain(
 
 
 def obtain_model(
-    results: Path, name: str, spec: Pretraining, data: Dataset, device: str, say: Say
-) -> tuple[TableEstimator, dict[str, Any]]:
+    results: Path, name: str, spec: Pretraining, data: Dataset, device: str, log: Log
+) -> tuple[VarTJEPA | TJEPA, dict[str, Any]]:
     """The fitted estimator and what its training was: from its model folder, or trained now."""
     folder, checkpoints = results / "models" / name, results / "checkpoints" / name
     stamp = _stamp(spec, data)
@@ -160,12 +151,12 @@ def obtain_model(
 
     def on_epoch(epoch: Mapping[str, Any]) -> None:
         if epoch["epoch"] % spec.check_every == 0:
-            looked = ", ".join(
+            scores = ", ".join(
                 f"{key} {epoch[key]:.4f}"
                 for key in ("loss", "filtered accuracy", "accuracy")
                 if epoch.get(key) is not None
             )
-            say(f"{name}: epoch {epoch['epoch']} of {spec.epochs}, {looked}")
+            log(f"{name}: epoch {epoch['epoch']} of {spec.epochs}, {scores}")
 
     run = Run(checkpoint_dir=checkpoints, resume=True)
     try:
@@ -193,12 +184,12 @@ def obtain_model(
 
 
 def embedding_path(results: Path, name: str) -> Path:
-    """Where the embeddings of a training are kept."""
+    """Where the embeddings of a training are cached."""
     return results / "embeddings" / f"{name}.safetensors"
 
 
 def refuse_orphans(results: Path, name: str) -> None:
-    """A model that is trained anew is not the one that kept embeddings are of."""
+    """A model that is trained anew is not the one that cached embeddings are of."""
     path, folder = embedding_path(results, name), results / "models" / name
     if path.exists() and not (folder / "training.json").exists():
         raise InputError(
@@ -208,7 +199,7 @@ def refuse_orphans(results: Path, name: str) -> None:
 
 
 def _stamp(spec: Pretraining, data: Dataset) -> dict[str, Any]:
-    """What a kept model or embedding must be of."""
+    """What a cached model or embedding must be of."""
     return {"settings": plain(spec), "dataset": data.name}
 
 
@@ -218,14 +209,16 @@ def _forget(checkpoints: Path) -> None:
         checkpoints.parent.rmdir()
 
 
-def embed_table(estimator: TableEstimator, table: pa.Table) -> Tensor:
-    """Tokens of all rows, a chunk at a time.  # (N, D, d)"""
-    rows, shape = table.num_rows, (len(estimator.codec_.features), estimator.d)
-    large = 4 * rows * shape[0] * shape[1] >= HALF_FROM
-    tokens = torch.empty(rows, *shape, dtype=torch.float16 if large else torch.float32)
-    for start in range(0, rows, CHUNK):
-        flat = torch.from_numpy(estimator.transform(table.slice(start, CHUNK)))
-        tokens[start : start + CHUNK] = flat.view(-1, *shape)
+def embed_table(estimator: VarTJEPA | TJEPA, table: pa.Table) -> Tensor:
+    """Tokens of all rows, a block at a time; half precision where they are large.  # (N, D, d)"""
+    tokens, start = torch.empty(0), 0
+    for block in estimator.embed_blocks(table, CHUNK):
+        if not start:
+            shape = (table.num_rows, *block.mean.shape[1:])
+            is_large = 4 * math.prod(shape) >= HALF_FROM
+            tokens = torch.empty(shape, dtype=torch.float16 if is_large else torch.float32)
+        tokens[start : start + len(block.mean)] = torch.from_numpy(block.mean)
+        start += len(block.mean)
     if not tokens.isfinite().all():
         raise InputError("the embeddings are not finite; the training has diverged")
     return tokens
@@ -233,17 +226,8 @@ def embed_table(estimator: TableEstimator, table: pa.Table) -> Tensor:
 
 def score_table(estimator: VarTJEPA, table: pa.Table) -> dict[str, Floats]:
     """Every score of ``RANKING`` of every row, all in one pass."""
-
-    def score(model: VarTJepa, rows: EncodedTable) -> Tensor:
-        found = score_rows(model, rows, KINDS, estimator.seed_)
-        return torch.stack([found[kind].per_row(aggregate) for kind, aggregate in RANKING], 1)
-
-    parts = [
-        estimator._blockwise(table.slice(start, CHUNK), score)
-        for start in range(0, table.num_rows, CHUNK)
-    ]
-    values = np.concatenate(parts).astype(np.float64)  # (N, scores)
-    return dict(zip(SCORES, values.T, strict=True))
+    scores = estimator.uncertainties(table, RANKING)
+    return {name: values.astype(np.float64) for name, values in scores.items()}
 
 
 def diagnose(tokens: Tensor) -> dict[str, float]:
@@ -254,7 +238,7 @@ def diagnose(tokens: Tensor) -> dict[str, float]:
 
 
 def write_embedded(path: Path, embedded: Embedded) -> None:
-    """Keep embeddings with everything that says what they are."""
+    """Write embeddings with everything that says what they are."""
     tensors = {"tokens": embedded.tokens}
     tensors |= {name: torch.from_numpy(v.copy()) for name, v in embedded.scores.items()}
     with replacing(path) as temporary:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,11 @@ from paper.cells import choose_score
 from paper.datasets.loading import Dataset, load_dataset
 from paper.predictors import Inputs, RawFeatures, Tokens
 from paper.predictors.inputs import RawEncoder
-from paper.protocol import Embedded, Say, obtain, obtain_model, refuse_orphans
-from paper.settings import SPLIT_SEED, Model, Pretraining, Scale
+from paper.protocol import Embedded, obtain, obtain_model, refuse_orphans
+from paper.settings import SPLIT_SEED, Model, Pretraining, Scale, Setting, paper_score, pretraining
 from varjepa.estimators.base import TableEstimator
 from varjepa.evaluate.splits import Split
+from varjepa.report.store import Log, ResultStore, Row, no_log, plain
 from varjepa.tables import TableCodec
 
 RepresentationName = Literal["raw", "pca", "t_jepa", "var_t_jepa", "raw+var_t_jepa"]
@@ -31,13 +33,28 @@ LEARNED: Mapping[str, Model] = {
 }
 """which model a representation comes from; the others are not learned"""
 
-UNLEARNED = tuple(name for name in REPRESENTATIONS if name not in LEARNED)
-
 PCA_COMPONENTS = 64
 """as many as a token has numbers"""
 
+TRAININGS_FILE = "representations.json"
+TRAININGS_KEY = ("dataset", "model", "setting", "seed")
 
-@dataclass(slots=True)
+
+def is_ranked(representation: str) -> bool:
+    """Whether a representation says how uncertain a row is."""
+    return LEARNED.get(representation) == "var_t_jepa"
+
+
+def open_trainings(folder: Path, scale: Scale) -> ResultStore:
+    """``representations.json``: what each embedding cost, and whether it has collapsed."""
+
+    def settings(row: Row) -> Any:
+        return plain(pretraining(row["dataset"], row["model"], row["setting"], scale, row["seed"]))
+
+    return ResultStore(folder / TRAININGS_FILE, TRAININGS_KEY, settings)
+
+
+@dataclass
 class Workbench:
     """One dataset, with the representations made of it so far."""
 
@@ -46,19 +63,14 @@ class Workbench:
     dataset: str
     scale: Scale
     device: str
-    say: Say = lambda line: None
-    _data: Dataset | None = None
-    _raw: RawFeatures | None = None
-    _pca: RawFeatures | None = None
-    _embedded: dict[str, Embedded] = field(default_factory=dict)
-    _chosen: dict[str, str] = field(default_factory=dict)
+    log: Log = no_log
+    cached: dict[str, Embedded] = field(default_factory=dict)
+    chosen: dict[str, str] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def data(self) -> Dataset:
         """Loaded when first asked for: a finished study needs no data."""
-        if self._data is None:
-            self._data = first_rows(load_dataset(self.dataset), self.scale.rows)
-        return self._data
+        return first_rows(load_dataset(self.dataset), self.scale.rows)
 
     @property
     def ambiguity(self) -> NDArray[np.float64]:
@@ -66,55 +78,72 @@ class Workbench:
         assert self.data.ambiguity is not None, self.dataset
         return self.data.ambiguity
 
-    @property
+    @cached_property
     def split(self) -> Split:
         return self.data.split(SPLIT_SEED)
 
-    @property
+    @cached_property
     def raw(self) -> RawFeatures:
         """Columns in the codec's scale, which a predictor's own encoder scales again."""
-        if self._raw is None:
-            codec = TableCodec.fit(self.data.table)
-            self._raw = RawFeatures.from_table(codec.encode(self.data.table))
-        return self._raw
+        codec = TableCodec.fit(self.data.table)
+        return RawFeatures.from_table(codec.encode(self.data.table))
 
-    @property
+    @cached_property
     def pca(self) -> RawFeatures:
         """Components of min–max scaled numbers and one-hot levels, of all rows as the others."""
-        if self._pca is None:
-            encoder = RawEncoder("one-hot", "minmax").fit(self.raw)
-            matrix = encoder.transform(self.raw).numeric
-            components = min(PCA_COMPONENTS, *matrix.shape)
-            values = PCA(components, random_state=0).fit_transform(matrix)
-            self._pca = RawFeatures.from_numeric(values)
-        return self._pca
+        matrix = RawEncoder("one-hot", "minmax").fit(self.raw).transform(self.raw).numeric
+        components = min(PCA_COMPONENTS, *matrix.shape)
+        values = PCA(components, random_state=0).fit_transform(matrix)
+        return RawFeatures.from_numeric(values)
+
+    def learn(self, model: Model, setting: Setting, seed: int) -> Embedded:
+        """The embeddings of a setting; their training is a row of ``representations.json``."""
+        spec = pretraining(self.dataset, model, setting, self.scale, seed)
+        embedded = self.embedded(embedding_name(self.dataset, setting, spec), spec)
+        trainings = open_trainings(self.folder, self.scale)
+        about = {"dataset": self.dataset, "model": model, "setting": setting, "seed": seed}
+        if not trainings.has(**about):
+            facts = {k: v for k, v in embedded.training.items() if k != "stamp"}
+            trainings.add([{**about, **facts}])
+        return embedded
 
     def embedded(self, name: str, spec: Pretraining) -> Embedded:
         """The learned representation: from memory, from the folder, or trained now."""
-        if name not in self._embedded:
-            self._embedded = {}  # one at a time: MNIST's is a gigabyte
-            self._embedded[name] = obtain(self.folder, name, spec, self.data, self.device, self.say)
-        return self._embedded[name]
+        if name not in self.cached:
+            self.cached.clear()  # one at a time: MNIST's is a gigabyte
+            self.cached[name] = obtain(self.folder, name, spec, self.data, self.device, self.log)
+        return self.cached[name]
 
-    def estimator(self, name: str, spec: Pretraining) -> TableEstimator:
-        """The model behind it: kept with its embeddings, or trained now if neither is there."""
+    def estimator(self, setting: Setting, seed: int) -> TableEstimator:
+        """The Var-T-JEPA behind the embeddings: from its folder, or trained now."""
+        spec = pretraining(self.dataset, "var_t_jepa", setting, self.scale, seed)
+        name = embedding_name(self.dataset, setting, spec)
         refuse_orphans(self.folder, name)
-        return obtain_model(self.folder, name, spec, self.data, self.device, self.say)[0]
+        return obtain_model(self.folder, name, spec, self.data, self.device, self.log)[0]
 
-    def chosen_score(self, name: str, spec: Pretraining) -> str:
-        """The uncertainty that the validation rows prefer."""
-        if name not in self._chosen:
+    def score_name(self, setting: Setting, seed: int) -> str:
+        """The paper's uncertainty of a row, or the one that the validation rows prefer."""
+        if setting == "paper":
+            return paper_score(self.dataset)
+        spec = pretraining(self.dataset, "var_t_jepa", setting, self.scale, seed)
+        name = embedding_name(self.dataset, setting, spec)
+        if name not in self.chosen:
             embedded = self.embedded(name, spec)
-            self._chosen[name] = choose_score(embedded, self.data, self.split, self.device)
-        return self._chosen[name]
+            self.chosen[name] = choose_score(embedded, self.data, self.split, self.device)
+        return self.chosen[name]
 
     def inputs(self, representation: str, embedded: Embedded | None, standardise: bool) -> Inputs:
         """What a predictor is fitted on."""
-        tokens = None if embedded is None else Tokens(embedded.tokens, standardise)
         if representation == "pca":
             return Inputs(raw=self.pca)
+        tokens = None if embedded is None else Tokens(embedded.tokens, standardise)
         raw = self.raw if representation.startswith("raw") else None
         return Inputs(raw=raw, tokens=tokens)
+
+
+def embedding_name(dataset: str, setting: str, spec: Pretraining) -> str:
+    """Of its files."""
+    return f"{dataset}-{spec.model}-{setting}-{spec.seed}"
 
 
 def first_rows(data: Dataset, rows: int | None) -> Dataset:

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from paper.cells import predictor_settings, score_cell, seeds_of
-from paper.downstream import embedding_name
-from paper.protocol import Say
-from paper.representations import Workbench
-from paper.results import Layout, ResultFile, Row, file_name, plain
+from paper.compare import LEGEND, TITLES, Block, Groups, accuracy_cell, group, summarise
+from paper.published import sensitivity_paper_value
+from paper.representations import Workbench, embedding_name
 from paper.settings import (
     FULL,
     SENSITIVITY,
@@ -28,10 +27,21 @@ from paper.settings import (
     paper_score,
     pretraining,
 )
-from varjepa.files import make_folder, only_writer
 from varjepa.metrics.selective import COVERAGES
+from varjepa.report.store import (
+    Job,
+    Log,
+    ResultStore,
+    Row,
+    no_log,
+    plain,
+    run_jobs,
+    study_folder,
+)
+from varjepa.report.tables import Cell, Table
 
 FILE = "sensitivity.json"
+KEY = ("table", "column", "predictor", "seed", "coverage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,29 +54,38 @@ class SensitivityPlan:
     runs: int = 5
     scale: Scale = FULL
 
+    def jobs(self) -> list[Job]:
+        return [
+            Job(
+                {"table": table, "column": column, "predictor": predictor},
+                seeds_of(predictor, self.runs),
+                {"coverage": COVERAGES},
+            )
+            for table, columns in self.columns.items()
+            for column in columns
+            for predictor in self.predictors
+        ]
+
 
 ALL_COLUMNS = {table: tuple(columns) for table, columns in SENSITIVITY.items()}
 
 
-def reproduce_sensitivity(
-    folder: Path, plan: SensitivityPlan, device: str = "auto", say: Say = lambda line: None
-) -> ResultFile:
+def run_sensitivity(
+    folder: Path, plan: SensitivityPlan, device: str = "auto", log: Log = no_log
+) -> None:
     """Compute whatever cell is not in the folder yet, saving after every one."""
-    make_folder(folder)
-    with only_writer(folder):
-        found = open_sensitivity(folder, plan.scale)
-        bench = Workbench(folder, SENSITIVITY_DATASET, plan.scale, device, say)
-        for table, columns in plan.columns.items():
-            for column in columns:
-                for predictor in plan.predictors:
-                    missing = missing_seeds(found, table, column, predictor, plan.runs)
-                    if missing:
-                        found.add(run_cell(bench, table, column, predictor, missing))
-                        say(f"{table}, {column}: {predictor}")
-    return found
+    with study_folder(folder):
+        bench = Workbench(folder, SENSITIVITY_DATASET, plan.scale, device, log)
+        run_jobs(
+            open_sensitivity(folder, plan.scale),
+            plan.jobs(),
+            lambda job, seeds: run_cell(bench, seeds=seeds, **job.about),
+            log,
+            lambda rows: "{table}, {column}: {predictor}".format(**rows[0]),
+        )
 
 
-def open_sensitivity(folder: Path, scale: Scale) -> ResultFile:
+def open_sensitivity(folder: Path, scale: Scale) -> ResultStore:
     """``sensitivity.json``, refused where it holds rows of other settings."""
 
     def settings(row: Row) -> dict[str, Any]:
@@ -75,27 +94,13 @@ def open_sensitivity(folder: Path, scale: Scale) -> ResultFile:
             **predictor_settings(row["predictor"], SENSITIVITY_DATASET, scale),
         }
 
-    key = ("table", "column", "predictor", "seed", "coverage")
-    values = ("accuracy", "f1_macro", "f1_weighted", "test_rows", "seconds", "environment")
-    return ResultFile(folder / FILE, Layout(key, values, settings))
+    return ResultStore(folder / FILE, KEY, settings)
 
 
 def column_spec(table: str, column: str, scale: Scale) -> Pretraining:
     """The training of one column."""
     changes = SENSITIVITY[table][column]
     return pretraining(SENSITIVITY_DATASET, "var_t_jepa", "paper", scale, changes=changes)
-
-
-def missing_seeds(
-    found: ResultFile, table: str, column: str, predictor: str, runs: int
-) -> list[int]:
-    """Seeds of a cell that lack a row of some coverage."""
-    there = {found.layout.key_of(row) for row in found.rows}
-    return [
-        seed
-        for seed in seeds_of(predictor, runs)
-        if any((table, column, predictor, seed, c) not in there for c in COVERAGES)
-    ]
 
 
 def run_cell(
@@ -115,6 +120,83 @@ def run_cell(
         bench.scale,
         bench.device,
     )
-    about = {"table": table, "column": column, "predictor": predictor}
-    training = {"training_seconds": embedded.training["seconds"]}
-    return [{**about, **training, **row} for row in scored]
+    return [{"training_seconds": embedded.training["seconds"], **row} for row in scored]
+
+
+def file_name(words: str) -> str:
+    """Words as part of a file's name.
+
+    Examples:
+        >>> file_name("High KL + low recon.")
+        'High-KL---low-recon-'
+    """
+    return "".join(c if c.isalnum() else "-" for c in words)
+
+
+# --- tables
+
+HEADINGS = {
+    "weights": "Weights of the loss",
+    "architecture": "Architecture and optimisation",
+}
+
+
+def sensitivity_blocks(rows: Sequence[Row]) -> list[Block]:
+    """Both tables; what is not computed yet is shown as missing."""
+    cells = group(rows, "table", "column", "predictor", "coverage")
+    tables = [
+        Table(
+            HEADINGS[table],
+            ["", "left out", *columns],
+            [["changed", "", *map(column_changes, columns.values())], *lines(rows, cells, table)],
+            labels=2,
+        )
+        for table, columns in SENSITIVITY.items()
+    ]
+    return [
+        Block(
+            "sensitivity",
+            "sensitivity",
+            "Sensitivity on Adult (Appendix B.2)",
+            f"Test accuracy. {LEGEND} {training_cost(rows)}".rstrip(),
+            tables=tables if rows else (),
+            is_run=bool(rows),
+        )
+    ]
+
+
+def lines(rows: Sequence[Row], cells: Groups, table: str) -> list[list[str | Cell]]:
+    """A line per predictor and coverage."""
+    others = {row["predictor"] for row in rows} - set(SENSITIVITY_PREDICTORS)
+
+    def cell(column: str, predictor: str, coverage: float) -> Cell:
+        here = cells.get((table, column, predictor, coverage))
+        paper = sensitivity_paper_value(table, column, predictor, coverage)
+        return accuracy_cell(summarise(here, "accuracy") if here else None, paper)
+
+    return [
+        [
+            TITLES[predictor],
+            f"{1 - coverage:.0%}",
+            *(cell(column, predictor, coverage) for column in SENSITIVITY[table]),
+        ]
+        for predictor in (*SENSITIVITY_PREDICTORS, *sorted(others))
+        for coverage in COVERAGES
+    ]
+
+
+def column_changes(changes: Mapping[str, Any]) -> str:
+    """What a column changes in Adult's setting."""
+    return ", ".join(f"{k} {v}" for k, v in changes.items()) or "as in the paper"
+
+
+def training_cost(rows: Sequence[Row]) -> str:
+    """What the trainings took; empty where nothing says so."""
+    seconds = {
+        (row["table"], row["column"]): row["training_seconds"]
+        for row in rows
+        if isinstance(row.get("training_seconds"), int | float)
+    }
+    if not seconds:
+        return ""
+    return f"The {len(seconds)} trainings took {sum(seconds.values()) / 60:.1f} min together."

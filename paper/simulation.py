@@ -1,6 +1,14 @@
-"""The simulation study (Section 4.1): data, settings and runs.
+"""The simulation study (Section 4.1): data, settings, runs, findings, Table 1 and its figure.
 
-The data generator of the simulation study (Section 4.1, Appendix C.2).
+    python -m paper simulation --out DIR        3.5 minutes on two cores
+
+Ten objectives, A to J, five simulated worlds each; everything but the objective is the same. To
+expect: the ELBO alone (A) keeps q(s_x) near N(0, I) and the mixture component readable from it;
+without likelihoods (G) the latent knows nothing; without KL (E, I) its distribution runs away, and
+SIGReg brings it only part of the way back (J).
+
+A run is one seed: its world (A, h_x, h_y), its rows, its initial weights and its noise. All
+variants of a run share them, so differences between variants are paired. The data (Appendix C.2):
 
 z ~ N(0, ς_z² I)    c ~ Bernoulli(1/2)    s_x | c ~ N(c δ, ς_x² I)
 s_y | s_x, z ~ N(s_x + A z, ς_y² I)    x = h_x(s_x) + ε_x    y = h_y(s_y) + ε_y
@@ -9,6 +17,7 @@ s_y | s_x, z ~ N(s_x + A z, ς_y² I)    x = h_x(s_x) + ε_x    y = h_y(s_y) + �
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,12 +27,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paper.published import SIMULATION_METRICS
-from paper.results import Layout, ResultFile, Row, plain
+from paper.compare import Block, Figure, Finding, Summary, deviation, in_deviations
+from paper.published import SIMULATION_METRICS, simulation_paper_value
 from varjepa.environment import describe_environment
-from varjepa.files import make_folder, only_writer
 from varjepa.models.simulation import SimulationModelSettings, SimulationVarJEPA
 from varjepa.randomness import generator_for
+from varjepa.report.charts import check_can_draw, save_svg
+from varjepa.report.store import Job, ResultStore, Row, plain, run_jobs, study_folder
+from varjepa.report.tables import Cell, Table
 from varjepa.training.simulation import (
     ProbeSettings,
     SimulationObjective,
@@ -129,7 +140,7 @@ def draw_process(settings: ProcessSettings, generator: torch.Generator) -> Proce
     return Process(settings, a, frozen_map(), frozen_map())
 
 
-# --- The paper's experiments as data: which settings each of its tables compares.
+# --- settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,21 +198,9 @@ QUICK_SIMULATION_VARIANTS = ("A", "E", "G", "H", "I", "J")
 """Enough for the main findings: healthy, unregularised, collapsed, and repaired by SIGReg."""
 
 
-# --- The simulation study: Table 1 and the epoch-diagnostics figure (Section 4.1).
-#
-# python -m paper simulation --out DIR
-#
-# Ten objectives, A–J, five simulated worlds each; everything but the objective is the same.
-# About 3.5
-# minutes on two cores. The result to expect: the ELBO alone (A) keeps q(s_x) near N(0, I) and
-# the
-# mixture component readable from it; without likelihoods (G) the latent knows nothing;
-# without KL (E,
-# I) its distribution runs away, and SIGReg brings it only part of the way back (J).
-#
-# A run is one seed: its world (A, h_x, h_y), its rows, its initial weights and its noise. All
-# variants of a run share them, so differences between variants are paired.
+# --- runs
 
+FILE, EPOCHS_FILE = "simulation.json", "epoch_diagnostics.json"
 LATENTS = ("s_x", "s_y")
 
 OnEpoch = Callable[[str, int], None]
@@ -217,52 +216,62 @@ class Worlds:
     c: Tensor  # (R, N)
 
 
-def reproduce_simulation(
+def run_simulation(
     folder: Path,
     variants: Sequence[str],
     runs: int,
     settings: SimulationSettings,
     on_epoch: OnEpoch = lambda variant, epoch: None,
-) -> tuple[ResultFile, ResultFile]:
+) -> None:
     """Compute whatever (variant, run) is not in the folder yet, saving after every variant."""
-    make_folder(folder)
-    with only_writer(folder):
-        table, epochs = open_results(folder, settings)
-        for variant in variants:
-            missing = missing_runs(table, epochs, variant, runs)
-            if missing:
-                outcome = run_variant(variant, missing, settings, on_epoch)
-                # the figure's rows first: a (variant, run) is finished once its table rows exist
-                if outcome.epochs:
-                    epochs.add(outcome.epochs)
-                table.add(outcome.table)
-    return table, epochs
+    with study_folder(folder):
+        table, epochs = open_simulation(folder, settings)
+        for_table, for_epochs = jobs(variants, runs)
+
+        def compute(job: Job, seeds: list[int]) -> list[Row]:
+            outcome = run_variant(job.about["variant"], seeds, settings, on_epoch)
+            # the figure's rows first: a (variant, run) is finished once its table rows exist
+            if outcome.epochs:
+                epochs.add(outcome.epochs)
+            return outcome.table
+
+        def compute_epochs(job: Job, seeds: list[int]) -> list[Row]:
+            return run_variant(job.about["variant"], seeds, settings, on_epoch).epochs
+
+        run_jobs(table, for_table, compute)
+        run_jobs(epochs, for_epochs, compute_epochs)  # where that file was lost
 
 
-def open_results(folder: Path, settings: SimulationSettings) -> tuple[ResultFile, ResultFile]:
+def jobs(variants: Sequence[str], runs: int) -> tuple[list[Job], list[Job]]:
+    """What the table needs, and what the figure needs: a job per variant."""
+    followed = [v for v in variants if v in EPOCH_FIGURE_VARIANTS]
+    return (
+        [Job({"variant": v}, range(runs), {"latent": LATENTS}, "run") for v in variants],
+        [Job({"variant": v}, range(runs), seed_column="run") for v in followed],
+    )
+
+
+def count_waiting(folder: Path, variants: Sequence[str], runs: int, o: SimulationSettings) -> int:
+    """How many variants have a run that is not in the folder."""
+    wanted = zip(open_simulation(folder, o), jobs(variants, runs), strict=True)
+    waiting = [job for store, some in wanted for job in some if job.missing_seeds(store)]
+    return len({job.about["variant"] for job in waiting})
+
+
+def open_simulation(
+    folder: Path, settings: SimulationSettings | None = None
+) -> tuple[ResultStore, ResultStore]:
     """The study's two files: ``simulation.json`` and ``epoch_diagnostics.json``."""
-    shared = plain(settings)
+    shared = plain(settings or SimulationSettings())
 
     def everything(row: Row) -> dict[str, Any]:
         objective = SIMULATION_VARIANTS[row["variant"]].objective
         return {**shared, "objective": plain(objective)}
 
-    table = Layout(("variant", "latent", "run"), SIMULATION_METRICS, everything)
-    epochs = Layout(("variant", "run"), ("epochs", "coupling"), everything)
     return (
-        ResultFile(folder / "simulation.json", table),
-        ResultFile(folder / "epoch_diagnostics.json", epochs),
+        ResultStore(folder / FILE, ("variant", "latent", "run"), everything),
+        ResultStore(folder / EPOCHS_FILE, ("variant", "run"), everything),
     )
-
-
-def missing_runs(table: ResultFile, epochs: ResultFile, variant: str, runs: int) -> list[int]:
-    """The runs of a variant that still have to be computed."""
-    return [
-        run
-        for run in range(runs)
-        if not table.has(variant=variant, run=run)
-        or (variant in EPOCH_FIGURE_VARIANTS and not epochs.has(variant=variant, run=run))
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,7 +401,7 @@ def evaluate(
 def _epoch_diagnostics(
     model: SimulationVarJEPA, evaluation: Worlds, seeds: Sequence[int], settings: SimulationSettings
 ) -> dict[str, Tensor]:
-    """The figure's curves at one moment: both latents' distribution and E KL(q(s_y) ‖ p(s_y))."""
+    """The figure's curves after one epoch: both latents' distribution and E KL(q(s_y) ‖ p(s_y))."""
     walk = _infer(model, evaluation, seeds, "evaluation noise")
     curves = {
         f"{name}_{latent}": values
@@ -433,3 +442,251 @@ def _number(value: Tensor) -> float | None:
     """A JSON number with the digits float32 has; None where a run diverged."""
     number = float(value)
     return float(f"{number:.7g}") if math.isfinite(number) else None
+
+
+# --- findings: what Table 1 is supposed to show, and how many of its 100 numbers agree
+
+
+def summarise(rows: Sequence[Row], variant: str, latent: str, metric: str) -> Summary | None:
+    """One cell of our table; None where a run diverged or there is none."""
+    values = [row[metric] for row in rows if row["variant"] == variant and row["latent"] == latent]
+    if not values or any(value is None for value in values):
+        return None
+    return Summary(statistics.fmean(values), deviation(values))
+
+
+def agrees(ours: Summary | None, variant: str, latent: str, metric: str) -> bool:
+    """Accuracy within .01, the others within 25 %; or within 3 of the paper's deviations."""
+    if ours is None:
+        return False
+    paper_mean, paper_std = simulation_paper_value(variant, latent, metric)
+    slack = 0.01 if metric == "accuracy" else 0.25 * paper_mean
+    # 1e-12: .996 − .01 is not quite .986 in binary
+    return abs(ours.mean - paper_mean) <= max(slack, 3 * paper_std) + 1e-12
+
+
+def count_agreeing(rows: Sequence[Row], variants: Sequence[str]) -> tuple[int, int]:
+    """(cells that agree with the paper, cells compared)."""
+    cells = [
+        agrees(summarise(rows, variant, latent, metric), variant, latent, metric)
+        for variant in variants
+        for latent in LATENTS
+        for metric in SIMULATION_METRICS
+    ]
+    return sum(cells), len(cells)
+
+
+def simulation_findings(rows: Sequence[Row]) -> list[Finding]:
+    """The paper's findings, as far as the variants they need are there, with runs to compare."""
+    variants = {row["variant"] for row in rows}
+    if not variants:
+        return []
+    nothing = Summary(math.nan, math.nan)
+
+    def cell(variant: str, latent: str, metric: str) -> tuple[float, float]:
+        found = summarise(rows, variant, latent, metric) or nothing
+        return found.mean, math.nan if found.std is None else found.std
+
+    def kl(variant: str, latent: str = "s_x") -> float:
+        return cell(variant, latent, "kl_aggregate")[0]
+
+    several = min(len({r["run"] for r in rows if r["variant"] == v}) for v in variants) > 1
+    findings: list[Finding] = []
+
+    def add(claim: str, holds: bool, evidence: str) -> None:
+        findings.append(Finding(claim, holds, evidence))
+
+    if variants >= {"A"}:
+        accuracy = cell("A", "s_x", "accuracy")[0]
+        add(
+            "A: the ELBO alone keeps s_x readable (accuracy ≥ .99) and near N(0, I) (KL ≤ .15)",
+            accuracy >= 0.99 and kl("A") <= 0.15,
+            f"accuracy {accuracy:.4f}, KL {kl('A'):.3f}",
+        )
+    if several and variants >= set("ABCD"):
+        base, std = cell("A", "s_x", "kl_aggregate")
+        gaps = {v: abs(kl(v) - base) for v in "BCD"}
+        add(
+            "B, C, D: SIGReg adds nothing on s_x (KL within two standard deviations of A)",
+            all(gap <= 2 * std for gap in gaps.values()),
+            ", ".join(f"{v} {gap:.3f}" for v, gap in gaps.items()) + f" against {std:.3f}",
+        )
+    if variants >= set("AEI"):
+        ratios = {v: kl(v) / kl("A") for v in "EI"}
+        add(
+            "E, I: without its KL, s_x leaves N(0, I) (KL at least 30 × A's)",
+            all(ratio >= 30 for ratio in ratios.values()),
+            ", ".join(f"{v} {ratio:.0f} ×" for v, ratio in ratios.items()),
+        )
+    if several and variants >= set("GH"):
+        (g, g_std), (h, h_std) = (cell(v, "s_x", "accuracy") for v in "GH")
+        add(
+            "G: without likelihoods the latent collapses (accuracy ≤ .62); H clearly above G",
+            g <= 0.62 and h - h_std > g + g_std,
+            f"G {g:.3f} ± {g_std:.3f}, H {h:.3f} ± {h_std:.3f}",
+        )
+    if variants >= set("AIJ"):
+        a, j, i = (kl(v) for v in "AJI")
+        add(
+            "J: SIGReg instead of KL repairs s_x part of the way (KL between A and I)",
+            a < j < i,
+            f"{a:.3f} < {j:.3f} < {i:.3f}",
+        )
+    if variants >= set("ACD"):
+        shares = {v: kl(v, "s_y") / kl("A", "s_y") for v in "CD"}
+        add(
+            "C, D: SIGReg on s_y brings its KL at least 30 % below A's",
+            all(share <= 0.7 for share in shares.values()),
+            ", ".join(f"{v} {1 - share:.0%} below" for v, share in shares.items()),
+        )
+    if variants >= set("ABCDEFGHIJ"):
+        kls = {v: kl(v, "s_y") for v in "ABCDEFGHIJ"}
+        worst = max(kls, key=kls.__getitem__)
+        add(
+            "I: without any KL, s_y is the worst of all",
+            worst == "I",
+            f"worst is {worst} with {kls[worst]:.1f}",
+        )
+    return findings
+
+
+# --- Table 1 and its figure
+
+_TITLES = {
+    "accuracy": "accuracy",
+    "kl_aggregate": "KL_agg",
+    "sigreg": "SIGReg-MSE",
+    "cov_deviation": "‖Cov − I‖",
+    "mean_norm": "‖E[s]‖",
+}
+_FOLLOWED = ("kl_aggregate", "sigreg", "cov_deviation")
+
+
+def simulation_blocks(rows: Sequence[Row], epoch_rows: Sequence[Row]) -> list[Block]:
+    """Table 1 for both latents, the findings and the figure."""
+    variants = [v for v in SIMULATION_VARIANTS if any(row["variant"] == v for row in rows)]
+    agreeing, compared = count_agreeing(rows, variants)
+    counts = sorted({len({r["run"] for r in rows if r["variant"] == v}) for v in variants})
+    runs = "–".join(str(n) for n in dict.fromkeys((counts[0], counts[-1]))) if counts else "0"
+    titles = {"s_x": "Context latent s_x", "s_y": "Target latent s_y"}
+    tables = [
+        Table(
+            titles[latent],
+            ["", "objective", *(_TITLES[metric] for metric in SIMULATION_METRICS)],
+            [
+                [v, SIMULATION_VARIANTS[v].title]
+                + [simulation_cell(rows, v, latent, metric) for metric in SIMULATION_METRICS]
+                for v in variants
+            ],
+            labels=2,
+        )
+        for latent in LATENTS
+    ]
+    return [
+        Block(
+            "simulation",
+            "simulation",
+            "Simulation study (Section 4.1, Table 1)",
+            f"Mean ± sample standard deviation over {runs} runs; below each, *the paper's*. ✓: "
+            "agrees with the paper (accuracy within .01, the others within 25 %, or within 3 of "
+            "the paper's standard deviations). "
+            f"**{agreeing} of {compared} cells agree with the paper.**",
+            {"": simulation_findings(rows)},
+            tables if rows else (),
+            [epoch_figure(epoch_rows)] if epoch_rows else (),
+            shows_gaps=False,
+            is_run=bool(rows),
+        )
+    ]
+
+
+def simulation_cell(rows: Sequence[Row], variant: str, latent: str, metric: str) -> Cell:
+    """Ours and the paper's; they agree by the table's own rule."""
+    ours = summarise(rows, variant, latent, metric)
+    mean, std = simulation_paper_value(variant, latent, metric)
+    reference = _spread(Summary(mean, std))
+    if ours is None:
+        return Cell("diverged", reference, "", "differs")
+    is_same = agrees(ours, variant, latent, metric)
+    spread = math.hypot(ours.std or 0.0, std)
+    gap = in_deviations((ours.mean - mean) / spread) if spread else ""
+    return Cell(_spread(ours) + " ✓" * is_same, reference, gap, "near" if is_same else "differs")
+
+
+def _spread(value: Summary) -> str:
+    """A diagnostic of any magnitude; no deviation where there is a single run."""
+
+    def one(number: float) -> str:
+        far = 0 < abs(number) < 0.001 or abs(number) >= 1e5
+        return f"{number:.1e}" if far else f"{number:.3f}"
+
+    return one(value.mean) if value.std is None else f"{one(value.mean)} ± {one(value.std)}"
+
+
+def epoch_figure(rows: Sequence[Row]) -> Figure:
+    """How the latent distributions evolve."""
+    return Figure(
+        "epoch_diagnostics.svg",
+        "Latent distributions over training",
+        lambda path: draw_epoch_diagnostics(rows, path),
+        "How the latent distributions evolve over training, a line per objective",
+        "Upper row: context latent s_x; lower row: target latent s_y, and the coupling of its "
+        "posterior to the conditional prior. Lines are means over runs, bands reach from the "
+        "lowest to the highest.",
+        has_formulas=True,
+    )
+
+
+def draw_epoch_diagnostics(epoch_rows: Sequence[Row], path: Path) -> None:
+    """KL_agg, SIGReg-MSE, isotropy and the coupling to the conditional prior over the epochs.
+
+    Upper row s_x, lower row s_y. The upper right panel holds the legend.
+    """
+    check_can_draw()
+    from matplotlib.figure import Figure as Canvas
+
+    variants = sorted({row["variant"] for row in epoch_rows})
+    colours = {variant: f"C{i}" for i, variant in enumerate(variants)}
+    figure = Canvas(figsize=(12, 5.2), layout="constrained")
+    axes = figure.subplots(2, 4, sharex=True)
+    panels = [
+        (axes[i][j], f"{metric}_{latent}", f"{_TITLES[metric]}({latent})")
+        for i, latent in enumerate(LATENTS)
+        for j, metric in enumerate(_FOLLOWED)
+    ]
+    panels.append((axes[1][3], "coupling", "E KL(q(s_y|s_x,z,y) ‖ p(s_y|s_x,z))"))
+    for axis, curve, title in panels:
+        for variant in variants:
+            lowest, mean, highest = _band(epoch_rows, variant, curve)
+            epochs = range(len(mean))
+            axis.plot(epochs, mean, color=colours[variant], label=variant, linewidth=1.5)
+            axis.fill_between(
+                epochs, lowest, highest, color=colours[variant], alpha=0.15, linewidth=0
+            )
+        axis.set_title(title, fontsize=10)
+        axis.set_yscale("log")
+        axis.grid(alpha=0.2)
+    for axis in axes[1]:
+        axis.set_xlabel("epoch")
+    handles, _ = axes[0][0].get_legend_handles_labels()
+    axes[0][3].axis("off")
+    axes[0][3].legend(
+        handles,
+        [f"{v}: {SIMULATION_VARIANTS[v].title}" for v in variants],
+        loc="center",
+        frameon=False,
+    )
+    save_svg(figure, path)
+
+
+def _band(
+    epoch_rows: Sequence[Row], variant: str, curve: str
+) -> tuple[list[float], list[float], list[float]]:
+    """Lowest run, mean and highest run at each epoch; a diverged run leaves a gap."""
+    series = [row[curve] for row in epoch_rows if row["variant"] == variant]
+    steps = [[math.nan if v is None else v for v in at] for at in zip(*series, strict=False)]
+    return (
+        [min(at) for at in steps],
+        [statistics.fmean(at) for at in steps],
+        [max(at) for at in steps],
+    )

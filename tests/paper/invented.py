@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from paper.datasets.catalogue import DATASETS
-from paper.findings import paper_accuracy
+from paper.downstream import paper_accuracy
 from paper.published import PAPER_PREDICTORS, PAPER_REPRESENTATIONS
 from varjepa.metrics.selective import COVERAGES
 

@@ -1,4 +1,4 @@
-"""Claims about ``reproduce downstream | uncertainty | sensitivity | labels``.
+"""Claims about ``python -m paper downstream | uncertainty | sensitivity | labels``.
 
 1. Unknown datasets, representations, predictors, settings and columns, and numbers below 1, end in
    one sentence and exit code 2 before anything is computed or written.
@@ -13,13 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from paper import commands as beyond
-from paper import commands as paper
-from paper import commands as study_options
+from paper.__main__ import main
 from tests.paper.tiny import TINY, sim_under_any_name
-from varjepa.cli import shell
 
 # trained for an epoch or two
 pytestmark = pytest.mark.filterwarnings("ignore:the latents have collapsed")
@@ -29,16 +25,13 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study_options, "QUICK", TINY)
+    monkeypatch.setattr("paper.settings.QUICK", TINY)
     sim_under_any_name(monkeypatch)
 
 
 def run(*arguments: object) -> int:
-    app = typer.Typer(pretty_exceptions_enable=False)
-    paper.add_tabular(app)
-    beyond.add_beyond(app)
     with pytest.raises(SystemExit) as stop:
-        shell.run(app, [str(a) for a in arguments])
+        main([str(a) for a in arguments])
     return int(stop.value.code or 0)
 
 
@@ -114,11 +107,11 @@ def test_few_labels_of_a_folder_and_merged(tmp_path: Path, capsys: Captured) -> 
     assert run("labels", "--out", first, *some, "--predictors", "logistic") == 0
     said = capsys.readouterr().out
     assert "sim, raw, logistic, paper, few labels: 0." in said
-    table = (first / "low_labels.md").read_text()
+    table = (first / "labels.md").read_text()
     assert "| sim | logistic regression | raw + Var-T-JEPA, setting paper | ." in table
     assert run("labels", "--out", tmp_path / "all", "--quick", "--merge", first) == 0
     assert "3 rows merged" in capsys.readouterr().out  # 168 training rows: 50 labels, not 200
-    assert (tmp_path / "all" / "low_labels.md").read_text() == table
+    assert (tmp_path / "all" / "labels.md").read_text() == table
 
 
 def test_an_interruption_says_where_to_go_on(
@@ -127,6 +120,6 @@ def test_an_interruption_says_where_to_go_on(
     def interrupt(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(paper, "reproduce_downstream", interrupt)
-    assert run("downstream", "--out", tmp_path, "--quick") == 130
+    monkeypatch.setattr("paper.downstream.run_cell", interrupt)
+    assert run("downstream", "--out", tmp_path, "--quick", "--datasets", "sim") == 130
     assert "finished cells are in" in capsys.readouterr().err

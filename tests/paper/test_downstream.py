@@ -26,11 +26,11 @@ from paper import downstream as study
 from paper import protocol as embeddings
 from paper.cells import fit_best
 from paper.downstream import DownstreamPlan
-from paper.results import ResultFile, merge_folders
 from paper.settings import CHOICES
 from tests.paper.tiny import TINY
-from varjepa.errors import InputError
+from varjepa.errors import InputError, Interrupted
 from varjepa.estimators import VarTJEPA
+from varjepa.report.store import ResultStore, merge_folders
 
 # trained for an epoch or two
 pytestmark = pytest.mark.filterwarnings("ignore:the latents have collapsed")
@@ -49,7 +49,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
     plan = replace(PLAN, representations=representations.REPRESENTATIONS)
     plan = replace(plan, predictors=("linear_probe", "xgboost"), settings=("paper", "ours"))
-    study.reproduce_downstream(folder, plan, "cpu")
+    study.run_downstream(folder, plan, "cpu")
     return folder
 
 
@@ -85,7 +85,7 @@ def test_every_cell_leaves_its_rows(finished: Path) -> None:
 
 
 def test_trainings_are_recorded_once(finished: Path) -> None:
-    rows = study.open_trainings(finished, TINY).rows
+    rows = representations.open_trainings(finished, TINY).rows
     kinds = [(row["model"], row["setting"]) for row in rows]
     assert kinds == [(m, s) for m in ("t_jepa", "var_t_jepa") for s in ("ours", "paper")]
     for row in rows:
@@ -101,7 +101,7 @@ def test_a_finished_study_computes_nothing(finished: Path, monkeypatch: pytest.M
     monkeypatch.setattr(study, "run_cell", never)
     monkeypatch.setattr(representations, "load_dataset", never)
     before = (finished / "downstream.json").read_bytes()
-    study.reproduce_downstream(finished, PLAN, "cpu")
+    study.run_downstream(finished, PLAN, "cpu")
     assert (finished / "downstream.json").read_bytes() == before
 
 
@@ -114,12 +114,12 @@ def test_more_runs_compute_the_new_seeds_from_the_kept_embedding(
     asked: list[tuple[str, list[int]]] = []
     compute = study.run_cell
 
-    def spy(bench: Any, cell: study.Cell, seeds: list[int], choice: str | None) -> Any:
-        asked.append((cell.representation, list(seeds)))
-        return compute(bench, cell, seeds, choice)
+    def spy(bench: Any, about: Any, seeds: list[int], choice: str | None) -> Any:
+        asked.append((about["representation"], list(seeds)))
+        return compute(bench, about, seeds, choice)
 
     monkeypatch.setattr(study, "run_cell", spy)
-    study.reproduce_downstream(folder, replace(PLAN, runs=3), "cpu")
+    study.run_downstream(folder, replace(PLAN, runs=3), "cpu")
     assert asked == [("raw", [2]), ("var_t_jepa", [2])]
     assert not trained
 
@@ -130,7 +130,8 @@ def test_seeds_of_one_cell_are_fitted_alike(
     plan = replace(
         PLAN, representations=("var_t_jepa",), predictors=("mlp",), settings=("ours",), runs=1
     )
-    found = study.reproduce_downstream(tmp_path, plan, "cpu")
+    study.run_downstream(tmp_path, plan, "cpu")
+    found = study.open_downstream(tmp_path, TINY)
     chosen = found.rows[0]["choice"]
     assert chosen in CHOICES["mlp"]
     other = next(name for name in CHOICES["mlp"] if name != chosen)
@@ -142,7 +143,8 @@ def test_seeds_of_one_cell_are_fitted_alike(
         return fit_best(kind, inputs, data, split, seeds, choices)
 
     monkeypatch.setattr(cells, "fit_best", spy)
-    rows = study.reproduce_downstream(tmp_path, replace(plan, runs=3), "cpu").rows
+    study.run_downstream(tmp_path, replace(plan, runs=3), "cpu")
+    rows = rows_of(tmp_path)
     assert asked == [[other]]
     assert {row["choice"] for row in rows} == {other}
     assert {row["seed"] for row in rows} == {0, 1, 2}
@@ -154,7 +156,7 @@ def test_lost_embeddings_are_made_again_from_the_model(finished: Path, tmp_path:
     before = path.read_bytes()
     path.unlink()
     said: list[str] = []
-    study.reproduce_downstream(folder, replace(PLAN, runs=3), "cpu", said.append)
+    study.run_downstream(folder, replace(PLAN, runs=3), "cpu", said.append)
     assert path.read_bytes() == before
     assert not any("epoch" in line for line in said)
 
@@ -163,15 +165,15 @@ def test_other_settings_are_refused_and_damage_is_named(finished: Path, tmp_path
     folder = copied(finished, tmp_path)
     longer = replace(PLAN, scale=replace(TINY, epochs=2))
     with pytest.raises(InputError, match=r"downstream\.json holds results of other settings"):
-        study.reproduce_downstream(folder, longer, "cpu")
+        study.run_downstream(folder, longer, "cpu")
     for name in ("downstream.json", "representations.json"):
         (folder / name).unlink()
     with pytest.raises(InputError, match=r"safetensors was made with other settings"):
-        study.reproduce_downstream(folder, longer, "cpu")
+        study.run_downstream(folder, longer, "cpu")
     path = folder / "embeddings" / "sim-var_t_jepa-paper-0.safetensors"
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(InputError, match=r"safetensors is damaged; delete it"):
-        study.reproduce_downstream(folder, PLAN, "cpu")
+        study.run_downstream(folder, PLAN, "cpu")
 
 
 def test_partial_folders_are_merged(finished: Path, tmp_path: Path) -> None:
@@ -183,8 +185,8 @@ def test_partial_folders_are_merged(finished: Path, tmp_path: Path) -> None:
     marked = study.open_downstream(second, TINY)
     marked.add([{**row, "seconds": 99.0} for row in marked.rows])
 
-    def open_files(folder: Path) -> list[ResultFile]:
-        return [study.open_downstream(folder, TINY), study.open_trainings(folder, TINY)]
+    def open_files(folder: Path) -> list[ResultStore]:
+        return [study.open_downstream(folder, TINY), representations.open_trainings(folder, TINY)]
 
     assert merge_folders(target, [first, second], open_files) == len(whole)
     merged = rows_of(target)
@@ -201,11 +203,11 @@ def test_an_interruption_keeps_finished_cells(tmp_path: Path) -> None:
     def interrupt(line: str) -> None:
         if line.startswith("sim, raw"):
             with pytest.raises(InputError, match="another varjepa process"):
-                study.reproduce_downstream(tmp_path, PLAN, "cpu")
+                study.run_downstream(tmp_path, PLAN, "cpu")
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        study.reproduce_downstream(tmp_path, PLAN, "cpu", interrupt)
+    with pytest.raises(Interrupted):
+        study.run_downstream(tmp_path, PLAN, "cpu", interrupt)
     assert {row["representation"] for row in rows_of(tmp_path)} == {"raw"}
     assert not (tmp_path / "models").exists()
 

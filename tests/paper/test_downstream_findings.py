@@ -14,21 +14,21 @@ from __future__ import annotations
 
 import pytest
 
-from paper.findings import (
+from paper.compare import Finding, Summary, binomial, is_reached
+from paper.downstream import (
     REAL_TABLES,
     accuracy_cells,
     cost_finding,
     downstream_findings,
     reached_cells,
 )
-from paper.results import Finding, Summary, binomial, is_reached
 from tests.paper.invented import Place, paper_plus, places, trainings
 
 OURS = [place for place in places() if place[1] == "var_t_jepa"]
 LOW = -0.3
 
 
-def judged(rows: list[dict[str, object]], setting: str = "paper") -> dict[str, Finding]:
+def evaluated(rows: list[dict[str, object]], setting: str = "paper") -> dict[str, Finding]:
     names = ("reached", "above", "rising", "t_jepa", "raw", "cost")
     return dict(zip(names, downstream_findings(rows, setting, trainings(100.0)), strict=True))
 
@@ -46,11 +46,11 @@ def test_the_slack_is_that_of_the_rows_kept() -> None:
 
 
 def test_the_paper_itself_reaches_but_is_not_above_itself() -> None:
-    found = judged(paper_plus())
+    found = evaluated(paper_plus())
     assert (found["reached"].holds, found["above"].holds) == (True, False)
     assert found["reached"].evidence == "168 of 168"
     assert found["above"].evidence.startswith("0 of 168; not: adult 24")
-    better = judged(paper_plus(lambda place: 0.001))
+    better = evaluated(paper_plus(lambda place: 0.001))
     assert (better["reached"].holds, better["above"].holds) == (True, True)
     assert reached_cells(accuracy_cells(paper_plus(), "paper"), "sim") == (24, 24)
 
@@ -58,14 +58,14 @@ def test_the_paper_itself_reaches_but_is_not_above_itself() -> None:
 @pytest.mark.parametrize(("short", "holds"), [(8, True), (9, False)])
 def test_one_cell_too_few_fails(short: int, holds: bool) -> None:
     wrong = OURS[:short]
-    found = judged(paper_plus(lambda place: LOW if place in wrong else 0.001))
+    found = evaluated(paper_plus(lambda place: LOW if place in wrong else 0.001))
     assert found["reached"].holds is holds
     assert found["reached"].evidence == f"{168 - short} of 168; not: adult {short}"
 
 
 @pytest.mark.parametrize(("below", "holds"), [(48, True), (49, False)])
 def test_being_above_has_no_slack(below: int, holds: bool) -> None:
-    found = judged(paper_plus(lambda place: -1e-6 if place in OURS[:below] else 1e-6))
+    found = evaluated(paper_plus(lambda place: -1e-6 if place in OURS[:below] else 1e-6))
     assert found["reached"].holds
     assert found["above"].holds is holds
 
@@ -74,7 +74,7 @@ def test_missing_cells_are_said_and_leave_a_claim_open() -> None:
     def without(count: int, low: int = 0) -> Finding:
         gone, wrong = OURS[:count], OURS[count : count + low]
         rows = paper_plus(lambda place: None if place in gone else LOW if place in wrong else 0.001)
-        return judged(rows)["reached"]
+        return evaluated(rows)["reached"]
 
     assert without(8).holds is True
     nine = without(9)
@@ -90,7 +90,7 @@ def test_every_dataset_has_to_rise() -> None:
         def change(place: Place) -> float | None:
             return gain.get(place[0], 0.0) if place[3] == 0.5 else 0.0
 
-        return judged(paper_plus(change))["rising"]
+        return evaluated(paper_plus(change))["rising"]
 
     assert half({}).holds is True  # the paper's own numbers rise everywhere
     fallen = half({"sim": -0.5})
@@ -100,7 +100,7 @@ def test_every_dataset_has_to_rise() -> None:
     assert gone.holds is None
     assert "sim missing" in gone.evidence
     assert half({"sim": None, "adult": -0.5}).holds is False
-    some = judged(paper_plus(lambda p: LOW if p[3] == 0.5 else None if p[2] == "mlp" else 0.0))
+    some = evaluated(paper_plus(lambda p: LOW if p[3] == 0.5 else None if p[2] == "mlp" else 0.0))
     assert some["rising"].holds is None  # five predictors of six do not decide
     assert "(5 of 6 predictors)" in some["rising"].evidence
 
@@ -113,17 +113,19 @@ def test_t_jepa_has_to_be_beaten_in_26_cells(lost: int, holds: bool) -> None:
     def change(place: Place) -> float:
         return 0.0 if place[1] != "t_jepa" else 0.9 if place in high else -0.9
 
-    found = judged(paper_plus(change))["t_jepa"]
+    found = evaluated(paper_plus(change))["t_jepa"]
     assert found.holds is holds
     assert found.evidence == f"{30 - lost} of 30; not: adult {lost}"
-    assert judged(paper_plus())["t_jepa"].evidence.startswith("26 of 30")  # the paper's own count
-    few = judged(paper_plus(lambda p: None if p[1] == "t_jepa" else 0.0))["t_jepa"]
+    assert evaluated(paper_plus())["t_jepa"].evidence.startswith(
+        "26 of 30"
+    )  # the paper's own count
+    few = evaluated(paper_plus(lambda p: None if p[1] == "t_jepa" else 0.0))["t_jepa"]
     assert (few.holds, few.evidence) == (None, "0 of 30; 30 missing")
 
 
 def test_another_setting_is_compared_with_what_there_is() -> None:
     rows = paper_plus() + paper_plus(lambda p: 0.1 if p[1] == "var_t_jepa" else None, "ours")
-    ours = judged(rows, "ours")
+    ours = evaluated(rows, "ours")
     assert ours["t_jepa"].evidence.endswith("T-JEPA in the paper's setting")
     assert "missing" not in ours["raw"].evidence  # raw columns have no setting
 
@@ -142,19 +144,19 @@ def test_t_jepa_counts_with_the_better_of_its_settings(
             return ours if (place[0], place[2]) == ("adult", "mlp") else 0.5
         return theirs if place == cell else None
 
-    found = judged(paper_plus() + paper_plus(change, "ours"), "ours")["t_jepa"]
+    found = evaluated(paper_plus() + paper_plus(change, "ours"), "ours")["t_jepa"]
     assert found.evidence.startswith(f"{30 - lost} of 30")
     assert found.evidence.endswith("T-JEPA in the better of its settings")
 
 
 def test_losses_against_raw_columns_stand_beside_the_papers() -> None:
-    same = judged(paper_plus())["raw"]
+    same = evaluated(paper_plus())["raw"]
     assert same.holds is True
     for part in ("sim 5", "electricity 3", "credit_default 3"):  # as Section 4.2 has it
         assert part in same.evidence
-    worse = judged(paper_plus(lambda p: 0.3 if p[1] == "raw" else 0.0))["raw"]
+    worse = evaluated(paper_plus(lambda p: 0.3 if p[1] == "raw" else 0.0))["raw"]
     assert worse.holds is False
-    few = judged(paper_plus(lambda p: None if p[:2] == ("sim", "raw") else 0.0))["raw"]
+    few = evaluated(paper_plus(lambda p: None if p[:2] == ("sim", "raw") else 0.0))["raw"]
     assert few.holds is None
     assert few.evidence.endswith("; 6 missing")
 

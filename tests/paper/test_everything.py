@@ -6,37 +6,36 @@
 3. Ctrl-C ends with one sentence and exit code 130; the same command goes on, and finished studies
    compute nothing.
 4. Really run, on a few hundred rows, no embedding is trained twice.
-5. ``reproduce defaults`` has the same quick form and the same way to stop.
+5. Help answers without torch.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from paper import commands as beyond
-from paper import commands as paper
-from paper import commands as studies
-from paper import commands as study_options
-from paper import plan as everything
+from paper import __main__ as commands
+from paper import downstream, labels, sensitivity, simulation, uncertainty
+from paper.datasets import loading
 from paper.datasets.loading import Whereabouts
-from paper.defaults import DefaultsSettings, open_defaults
-from paper.labels import reproduce_labels
 from paper.protocol import fit_on_all_rows
 from paper.settings import FULL, QUICK
-from paper.simulation import SimulationSettings, open_results
-from tests.paper.report.test_study_page import defaults_row, run
+from tests.paper.test_report_page import run
 from tests.paper.test_simulation_findings import paper_rows
 from tests.paper.tiny import TINY, sim_under_any_name
 
-TABULAR = {
-    name: getattr(paper, name)
-    for name in ("reproduce_downstream", "reproduce_uncertainty", "reproduce_sensitivity")
+STUDIES = {
+    downstream: "run_downstream",
+    labels: "run_labels",
+    uncertainty: "run_uncertainty",
+    sensitivity: "run_sensitivity",
 }
-"""the studies as they are"""
+REAL = {module: getattr(module, name) for module, name in STUDIES.items()}
 
 Captured = pytest.CaptureFixture[str]
 Calls = list[tuple[str, Any]]
@@ -44,41 +43,28 @@ Calls = list[tuple[str, Any]]
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    """Replace the studies: each notes what it was asked, simulation and defaults leave rows."""
+    """Replace the studies: each notes what it was asked, the simulation leaves rows."""
     noted: Calls = []
 
-    def simulation(folder: Path, variants: Any, runs: int, *_: Any) -> Any:
+    def simulate(folder: Path, variants: Any, runs: int, *_: Any) -> None:
         noted.append(("simulation", (len(variants), runs)))
         folder.mkdir(exist_ok=True)
-        table, epochs = open_results(folder, SimulationSettings())
-        table.add(paper_rows())
-        return table, epochs
-
-    def defaults(
-        folder: Path, datasets: Any, seeds: int, settings: DefaultsSettings, *_: Any
-    ) -> Any:
-        noted.append(("defaults", (list(datasets), seeds, settings.epochs)))
-        found = open_defaults(folder, settings)
-        found.add([{**defaults_row(name), "fit_seconds": 1.0} for name in datasets])
-        return found
+        simulation.open_simulation(folder)[0].add(paper_rows())
 
     def tabular(name: str) -> Any:
-        def study(folder: Path, plan: Any, device: str, say: Any) -> None:
+        def study(folder: Path, plan: Any, device: str, log: Any) -> None:
             assert device == "cpu"
             noted.append((name, plan))
 
         return study
 
-    monkeypatch.setattr(studies, "reproduce_simulation", simulation)
-    monkeypatch.setattr(studies, "reproduce_defaults", defaults)
-    for name in ("downstream", "uncertainty", "sensitivity"):
-        monkeypatch.setattr(paper, f"reproduce_{name}", tabular(name))
-    monkeypatch.setattr(beyond, "reproduce_labels", tabular("labels"))
-    monkeypatch.setattr(beyond, "judge_tries", tabular("tries"))
-    monkeypatch.setattr(everything, "load_dataset", lambda name: noted.append(("load", name)))
+    monkeypatch.setattr(simulation, "run_simulation", simulate)
+    for module, name in STUDIES.items():
+        monkeypatch.setattr(module, name, tabular(name.removeprefix("run_")))
+    monkeypatch.setattr(loading, "load_dataset", lambda name: noted.append(("load", name)))
     places = {"mnist": Whereabouts("not here")}
     monkeypatch.setattr(
-        everything, "locate_dataset", lambda name: places.get(name, Whereabouts("built in"))
+        loading, "locate_dataset", lambda name: places.get(name, Whereabouts("built in"))
     )
     return noted
 
@@ -86,35 +72,39 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
 def test_the_studies_share_what_is_trained(tmp_path: Path, calls: Calls, capsys: Captured) -> None:
     assert run("all", "--out", tmp_path, "--device", "cpu") == 0
     names = [name for name, _ in calls]
-    studied = ["simulation", "defaults", "downstream", "downstream", "labels"]
-    assert names == ["load", *studied, "uncertainty", "uncertainty", "sensitivity", "tries"]
+    studied = ["simulation", "downstream", "downstream", "labels"]
+    assert names == ["load", *studied, "uncertainty", "uncertainty", "sensitivity"]
     assert calls[0] == ("load", "mnist")  # what is not here is fetched before anything runs
     assert calls[1][1] == (10, 5)
-    assert calls[2][1] == (["adult", "sim"], 3, None)
-    first, seeds = calls[3][1], calls[4][1]
+    first, seeds = calls[2][1], calls[3][1]
     assert len(first.datasets) == 7
     assert (first.runs, first.embeddings, first.scale) == (5, 1, FULL)
     assert list(first.settings) == ["paper", "ours"]
     assert list(seeds.datasets) == ["adult", "credit_default", "sim"]
     assert (seeds.embeddings, list(seeds.representations)) == (3, ["var_t_jepa"])
-    few = calls[5][1]
+    few = calls[4][1]
     assert (set(few.datasets), list(few.settings)) == (set(first.datasets), ["paper", "ours"])
     assert (few.runs, list(few.sizes), few.scale) == (5, [50, 100, 200, 500, 1000], FULL)
-    ranked, several = calls[6][1], calls[7][1]
+    ranked, several = calls[5][1], calls[6][1]
     assert (set(ranked.datasets), ranked.embeddings) == ({"sim", "mnist"}, 1)
     assert (list(several.datasets), several.embeddings) == (["sim"], 3)
-    assert sum(map(len, calls[8][1].columns.values())) == 14
-    assert (set(calls[9][1].datasets), calls[9][1].names) == (set(first.datasets), None)
+    assert sum(map(len, calls[7][1].columns.values())) == 14
     # every embedding of the uncertainty study is one of the downstream study
     for plan in (ranked, several):
         before = first if plan.embeddings == 1 else seeds
         assert set(plan.datasets) <= set(before.datasets)
         assert list(plan.settings) == list(before.settings)
         assert (plan.embeddings, plan.scale) == (before.embeddings, before.scale)
-    tables = {"simulation.md", "defaults.md", "downstream.md", "uncertainty.md", "sensitivity.md"}
-    tables |= {"low_labels.md", "reproduction.md", "report.html"}
-    assert tables <= {path.name for path in tmp_path.iterdir()}
-    assert "1 of 9: simulation" in capsys.readouterr().out
+    tables = {"simulation.md", "downstream.md", "uncertainty.md", "sensitivity.md", "labels.md"}
+    assert {*tables, "tables.md", "report.html"} <= {path.name for path in tmp_path.iterdir()}
+    assert "1 of 7: simulation" in capsys.readouterr().out
+
+
+def test_help_answers_without_torch() -> None:
+    code = "import sys, paper.__main__ as m; assert 'torch' not in sys.modules; m.main(['--help'])"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for name in ("simulation", "downstream", "uncertainty", "sensitivity", "labels", "report"):
+        assert name in said.stdout
 
 
 def test_quick_and_datasets_reach_every_study(tmp_path: Path, calls: Calls) -> None:
@@ -122,20 +112,18 @@ def test_quick_and_datasets_reach_every_study(tmp_path: Path, calls: Calls) -> N
     assert run("all", *options) == 0
     assert [name for name, _ in calls] == [
         "simulation",
-        "defaults",
         "downstream",
         "labels",
         "uncertainty",
         "sensitivity",
     ]
     assert calls[0][1] == (6, 2)
-    assert calls[1][1] == (["sim"], 1, 2)
-    assert all(plan.scale == QUICK for _, plan in calls[2:])
-    assert list(calls[2][1].datasets) == ["adult", "sim"]
+    assert all(plan.scale == QUICK for _, plan in calls[1:])
+    assert list(calls[1][1].datasets) == ["adult", "sim"]
     calls.clear()
     only = ["--out", tmp_path / "b", "--device", "cpu", "--datasets", "EL", "--settings", "ours"]
     assert run("all", *only) == 0
-    assert [name for name, _ in calls] == ["simulation", "downstream", "labels", "tries"]
+    assert [name for name, _ in calls] == ["simulation", "downstream", "labels"]
     assert calls[1][1].datasets == ["electricity"]
     assert calls[1][1].settings == ["ours"]
 
@@ -159,10 +147,7 @@ def test_wrong_options_start_nothing(
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["sensitivity.json", "uncertainty_rows.json", "low_labels.json", "tries.json", "defaults.json"],
-)
+@pytest.mark.parametrize("name", ["sensitivity.json", "uncertainty_rows.json", "low_labels.json"])
 def test_a_file_that_the_last_study_would_refuse(
     tmp_path: Path, calls: Calls, capsys: Captured, name: str
 ) -> None:
@@ -180,28 +165,28 @@ def test_an_interruption_and_the_same_command_again(
 
     command = ["all", "--out", tmp_path, "--device", "cpu", "--datasets", "sim"]
     with monkeypatch.context() as patch:
-        patch.setattr(paper, "reproduce_uncertainty", interrupt)
+        patch.setattr(uncertainty, "run_uncertainty", REAL[uncertainty])
+        patch.setattr(uncertainty, "Workbench", interrupt)
         assert run(*command) == 130
     error = capsys.readouterr().err.strip()
     assert error.endswith("and the same command goes on from there")
     assert len(error.splitlines()) == 1
     assert not (tmp_path / "report.html").exists()
-    before = ["simulation", "defaults", "downstream", "downstream", "labels"]
+    before = ["simulation", "downstream", "downstream", "labels"]
     assert [name for name, _ in calls] == before
     calls.clear()
     assert run(*command) == 0
-    assert [name for name, _ in calls][-3:] == ["uncertainty", "uncertainty", "tries"]
+    assert [name for name, _ in calls][-2:] == ["uncertainty", "uncertainty"]
     assert (tmp_path / "report.html").exists()
     with monkeypatch.context() as patch:
-        patch.setattr("paper.everything.report", interrupt)
+        patch.setattr(commands, "report", interrupt)
         assert run(*command) == 130
 
 
 def test_finished_studies_compute_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real simulation and defaults, with their rows already there."""
-    table, epochs = open_results(tmp_path, SimulationSettings())
-    rows = paper_rows()
-    table.add(rows)
+    """The real simulation, with its rows already there."""
+    table, epochs = simulation.open_simulation(tmp_path)
+    table.add(paper_rows())
     curves = ("kl_aggregate", "sigreg", "cov_deviation")
     series = {f"{c}_{s}": [1.0, 2.0] for c in curves for s in ("s_x", "s_y")}
     epochs.add(
@@ -211,26 +196,18 @@ def test_finished_studies_compute_nothing(tmp_path: Path, monkeypatch: pytest.Mo
             for r in range(2)
         ]
     )
-    quick = studies.QUICK_DEFAULTS
-    both = [
-        {**defaults_row("sim"), "selected_by": by, "fit_seconds": 1.0}
-        for by in ("held-out objective", "filtered accuracy")
-    ]
-    open_defaults(tmp_path, quick).add(both)
 
     def never(*_: Any, **__: Any) -> Any:
         raise AssertionError("computed again")
 
-    monkeypatch.setattr("paper.simulation.run_variant", never)
-    monkeypatch.setattr("paper.defaults.judge_defaults", never)
-    for name in ("downstream", "uncertainty", "sensitivity"):
-        monkeypatch.setattr(paper, f"reproduce_{name}", lambda *_: None)
-    monkeypatch.setattr(beyond, "reproduce_labels", lambda *_: None)
+    monkeypatch.setattr(simulation, "run_variant", never)
+    for module, name in STUDIES.items():
+        monkeypatch.setattr(module, name, lambda *_: None)
     before = (tmp_path / "simulation.json").read_bytes()
     command = ["--out", tmp_path, "--device", "cpu", "--quick", "--datasets", "sim"]
     assert run("all", *command) == 0
     assert (tmp_path / "simulation.json").read_bytes() == before
-    assert "epochs" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Latent distributions" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.filterwarnings("ignore:the latents have collapsed")  # one epoch learns nothing
@@ -244,35 +221,20 @@ def test_no_embedding_is_trained_twice(
         return fit_on_all_rows(estimator, spec, *rest)
 
     monkeypatch.setattr("paper.protocol.fit_on_all_rows", train)
-    for name, study in TABULAR.items():
-        monkeypatch.setattr(paper, name, study)
-    monkeypatch.setattr(beyond, "reproduce_labels", reproduce_labels)
-    monkeypatch.setattr(study_options, "QUICK", TINY)
-    monkeypatch.setattr(paper, "QUICK_PREDICTORS", ["linear_probe"])
-    monkeypatch.setattr(study_options, "QUICK_RUNS", 1)
+    for module, name in STUDIES.items():
+        monkeypatch.setattr(module, name, REAL[module])
+    monkeypatch.setattr("paper.settings.QUICK", TINY)
+    monkeypatch.setattr(commands, "QUICK_PREDICTORS", ["linear_probe"])
+    monkeypatch.setattr(commands, "QUICK_RUNS", 1)
     sim_under_any_name(monkeypatch)
     command = ["all", "--out", tmp_path, "--device", "cpu", "--quick"]
     assert run(*command) == 0
     # of each table both models; sensitivity's first column is Adult's, its second is not
     assert sorted(trained) == ["t_jepa"] * 2 + ["var_t_jepa"] * 3
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert page.count("not run yet") == 1  # the tries: the quick form has no setting "ours"
+    assert "not run yet" not in page
     assert "Not the full study" in page
     trained.clear()
     assert run(*command) == 0
     assert not trained
     assert (tmp_path / "report.html").read_text(encoding="utf-8") == page
-
-
-def test_the_defaults_stop_and_are_quick_too(
-    tmp_path: Path, calls: Calls, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert run("defaults", "--out", tmp_path, "--quick", "--seeds", "2") == 0
-    assert calls == [("defaults", (["sim"], 2, 2))]
-
-    def interrupt(*_: Any) -> Any:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(studies, "reproduce_defaults", interrupt)
-    assert run("defaults", "--out", tmp_path, "--quick") == 130
-    assert "finished cells are in" in capsys.readouterr().err

@@ -37,7 +37,7 @@ from paper.labels import (
 from paper.predictors import PREDICTORS, Inputs, RawFeatures, Tokens
 from paper.settings import FULL
 from tests.paper.tiny import TINY
-from varjepa.errors import InputError
+from varjepa.errors import InputError, Interrupted
 from varjepa.evaluate.few_labels import labelled_rows, linear_guesses
 
 # trained for an epoch or two
@@ -58,14 +58,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         runs=1,
         scale=TINY,
     )
-    downstream.reproduce_downstream(folder, plan, "cpu")
+    downstream.run_downstream(folder, plan, "cpu")
 
     def never(*_: Any, **__: Any) -> Any:
         raise AssertionError("trained again")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(embeddings, "fit_on_all_rows", never)
-        study.reproduce_labels(folder, PLAN, "cpu")
+        study.run_labels(folder, PLAN, "cpu")
     return folder
 
 
@@ -95,8 +95,8 @@ def test_every_curve_leaves_its_rows(finished: Path) -> None:
 def test_a_finished_study_computes_nothing(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, list[int]]] = []
 
-    def spy(bench: Any, curve: study.Curve, sizes: Any, seeds: list[int]) -> Any:
-        asked.append((curve.predictor, list(seeds)))
+    def spy(bench: Any, about: Any, sizes: Any, seeds: list[int]) -> Any:
+        asked.append((about["predictor"], list(seeds)))
         raise KeyboardInterrupt
 
     def never(*_: Any) -> Any:
@@ -105,14 +105,14 @@ def test_a_finished_study_computes_nothing(finished: Path, monkeypatch: pytest.M
     monkeypatch.setattr(study, "run_curve", spy)
     monkeypatch.setattr(representations, "load_dataset", never)
     before = (finished / study.FILE).read_bytes()
-    study.reproduce_labels(finished, PLAN, "cpu")
+    study.run_labels(finished, PLAN, "cpu")
     assert (finished / study.FILE).read_bytes() == before
     assert not asked
-    with pytest.raises(KeyboardInterrupt):
-        study.reproduce_labels(finished, replace(PLAN, runs=3), "cpu")
+    with pytest.raises(Interrupted):
+        study.run_labels(finished, replace(PLAN, runs=3), "cpu")
     assert asked == [("logistic", [2])]
     with pytest.raises(InputError, match=r"low_labels\.json holds results of other settings"):
-        study.reproduce_labels(finished, replace(PLAN, scale=replace(TINY, epochs=2)), "cpu")
+        study.run_labels(finished, replace(PLAN, scale=replace(TINY, epochs=2)), "cpu")
 
 
 def world(seed: int = 0) -> tuple[Inputs, np.ndarray, np.ndarray, np.ndarray]:

@@ -37,7 +37,7 @@ def test_columns_change_what_they_say() -> None:
 
 def test_rows_and_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sim_under_any_name(monkeypatch)
-    study.reproduce_sensitivity(tmp_path, PLAN, "cpu")
+    study.run_sensitivity(tmp_path, PLAN, "cpu")
     rows = study.open_sensitivity(tmp_path, TINY).rows
     assert len(rows) == 3 * 2 * 4
     assert {row["column"] for row in rows} == {"Base", "High KL", "Narrow"}
@@ -53,4 +53,4 @@ def test_rows_and_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         raise AssertionError("computed again")
 
     monkeypatch.setattr(study, "run_cell", never)
-    study.reproduce_sensitivity(tmp_path, PLAN, "cpu")
+    study.run_sensitivity(tmp_path, PLAN, "cpu")

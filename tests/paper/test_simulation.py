@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from paper import simulation as study
-from paper.results import Row
 from paper.simulation import SIMULATION_VARIANTS, SimulationSettings
-from paper.simulation_search import CANDIDATES, CHOSEN, settings_for
-from varjepa.errors import InputError
+from varjepa.errors import InputError, Interrupted
+from varjepa.report.store import Row
 
 BASE = SimulationSettings()
 SMALL = replace(
@@ -36,8 +35,8 @@ def numbers(rows: list[Row]) -> list[tuple[object, ...]]:
 
 
 def test_rows_have_the_documented_keys(tmp_path: Path) -> None:
-    study.reproduce_simulation(tmp_path, ["A", "G"], 2, SMALL)
-    table, epochs = study.open_results(tmp_path, SMALL)
+    study.run_simulation(tmp_path, ["A", "G"], 2, SMALL)
+    table, epochs = study.open_simulation(tmp_path, SMALL)
     assert len(table.rows) == 2 * 2 * 2
     keys = {"variant", "latent", "run", "seed", "accuracy", "kl_aggregate", "sigreg"}
     keys |= {"cov_deviation", "mean_norm", "environment", "seconds"}
@@ -67,13 +66,13 @@ def test_runs_are_resumed_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return compute(variant, seeds, settings, on_epoch)
 
     monkeypatch.setattr(study, "run_variant", spy)
-    study.reproduce_simulation(tmp_path / "cut", ["C"], 1, SMALL)
-    study.reproduce_simulation(tmp_path / "cut", ["C", "H"], 3, SMALL)
-    study.reproduce_simulation(tmp_path / "cut", ["C", "H"], 3, SMALL)
+    study.run_simulation(tmp_path / "cut", ["C"], 1, SMALL)
+    study.run_simulation(tmp_path / "cut", ["C", "H"], 3, SMALL)
+    study.run_simulation(tmp_path / "cut", ["C", "H"], 3, SMALL)
     assert asked == [("C", [0]), ("C", [1, 2]), ("H", [0, 1, 2])]
-    study.reproduce_simulation(tmp_path / "whole", ["C", "H"], 3, SMALL)
+    study.run_simulation(tmp_path / "whole", ["C", "H"], 3, SMALL)
     cut, whole = (
-        numbers(study.open_results(tmp_path / name, SMALL)[0].rows) for name in ("cut", "whole")
+        numbers(study.open_simulation(tmp_path / name, SMALL)[0].rows) for name in ("cut", "whole")
     )
     for one, other in zip(cut, whole, strict=True):
         assert one[:3] == other[:3]
@@ -81,9 +80,9 @@ def test_runs_are_resumed_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_lost_figure_file_is_computed_again(tmp_path: Path) -> None:
-    study.reproduce_simulation(tmp_path, ["A"], 1, SMALL)
+    study.run_simulation(tmp_path, ["A"], 1, SMALL)
     (tmp_path / "epoch_diagnostics.json").unlink()
-    study.reproduce_simulation(tmp_path, ["A"], 1, SMALL)
+    study.run_simulation(tmp_path, ["A"], 1, SMALL)
     assert (tmp_path / "epoch_diagnostics.json").exists()
 
 
@@ -92,12 +91,12 @@ def test_an_interruption_keeps_what_is_finished(tmp_path: Path) -> None:
         if (variant, epoch) == ("B", 2):
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        study.reproduce_simulation(tmp_path, ["A", "B", "G"], 1, SMALL, interrupt)
-    table, epochs = study.open_results(tmp_path, SMALL)
+    with pytest.raises(Interrupted, match="goes on from there"):
+        study.run_simulation(tmp_path, ["A", "B", "G"], 1, SMALL, interrupt)
+    table, _ = study.open_simulation(tmp_path, SMALL)
     assert {row["variant"] for row in table.rows} == {"A"}
-    assert study.missing_runs(table, epochs, "A", 1) == []
-    assert study.missing_runs(table, epochs, "B", 1) == [0]
+    assert study.count_waiting(tmp_path, ["A"], 1, SMALL) == 0
+    assert study.count_waiting(tmp_path, ["A", "B", "G"], 1, SMALL) == 2
 
 
 def test_variants_are_the_papers() -> None:
@@ -125,14 +124,17 @@ def test_variants_are_the_papers() -> None:
 def test_two_writers_are_refused(tmp_path: Path) -> None:
     def meanwhile(variant: str, epoch: int) -> None:
         with pytest.raises(InputError, match="another varjepa process"):
-            study.reproduce_simulation(tmp_path, ["G"], 1, SMALL)
+            study.run_simulation(tmp_path, ["G"], 1, SMALL)
 
-    study.reproduce_simulation(tmp_path, ["A"], 1, SMALL, meanwhile)
-    study.reproduce_simulation(tmp_path, ["G"], 1, SMALL)
-    table, _ = study.open_results(tmp_path, SMALL)
+    study.run_simulation(tmp_path, ["A"], 1, SMALL, meanwhile)
+    study.run_simulation(tmp_path, ["G"], 1, SMALL)
+    table, _ = study.open_simulation(tmp_path, SMALL)
     assert {row["variant"] for row in table.rows} == {"A", "G"}
 
 
 def test_the_defaults_are_the_candidate_that_was_chosen() -> None:
-    assert settings_for(CHOSEN) == SimulationSettings()
-    assert CHOSEN in CANDIDATES
+    """Of 13 (results/simulation-search.json at 02cf438, LOG.md)."""
+    model = BASE.model
+    assert (BASE.train_rows, BASE.probe.hidden, BASE.process.map_gains) == (5000, 64, (1.0, 1.0))
+    assert (model.hidden_layers, model.activation) == (1, "silu")
+    assert (model.scale, model.noise_scale) == ("log_var", "log_std")

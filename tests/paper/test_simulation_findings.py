@@ -6,11 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from paper.compare import Summary
 from paper.published import SIMULATION_METRICS, simulation_paper_value
-from paper.report.simulation import simulation_table
-from paper.results import Row
-from paper.simulation import LATENTS, SIMULATION_VARIANTS, SimulationSettings, open_results
-from paper.simulation_findings import Summary, agrees, count_agreeing, findings, summarise
+from paper.simulation import (
+    LATENTS,
+    SIMULATION_VARIANTS,
+    agrees,
+    count_agreeing,
+    open_simulation,
+    summarise,
+)
+from paper.simulation import simulation_findings as findings
+from varjepa.report.store import Row
 
 RESULTS = Path(__file__).parents[2] / "paper" / "results"
 
@@ -85,7 +92,7 @@ def test_a_diverged_run_is_no_number() -> None:
 
 
 def test_the_committed_study_is_complete_and_shows_the_findings() -> None:
-    table, epochs = open_results(RESULTS, SimulationSettings())
+    table, epochs = open_simulation(RESULTS)
     cells = {(row["variant"], row["latent"], row["run"]) for row in table.rows}
     assert cells == {(v, s, r) for v in SIMULATION_VARIANTS for s in LATENTS for r in range(5)}
     assert {(row["variant"], row["run"]) for row in epochs.rows} == {
@@ -101,8 +108,3 @@ def test_one_run_has_no_spread_to_compare_with() -> None:
     claims = {finding.claim[0] for finding in findings(rows)}
     assert claims == {"A", "E", "J", "C", "I"}  # neither B, C, D within noise nor H above G
     assert findings([]) == []
-
-
-def test_the_committed_table_is_made_of_the_committed_rows() -> None:
-    table, _ = open_results(RESULTS, SimulationSettings())
-    assert (RESULTS / "simulation.md").read_text(encoding="utf-8") == simulation_table(table.rows)

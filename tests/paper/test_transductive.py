@@ -18,11 +18,10 @@ import pyarrow as pa
 import pytest
 import torch
 
-from paper import protocol as transductive
 from paper.protocol import build_estimator, fit_on_all_rows
 from paper.settings import FULL, Model, pretraining
 from tests.paper.tiny import TINY
-from varjepa.estimators import TJEPA, VarTJEPA, base
+from varjepa.estimators import TJEPA, VarTJEPA, base, fitting
 from varjepa.evaluate.splits import split_rows
 from varjepa.training.selection import FilteredProbe
 
@@ -43,8 +42,8 @@ def small_table() -> tuple[pa.Table, np.ndarray]:
 
 def fitted(labels: np.ndarray, model: Model = "var_t_jepa") -> Any:
     spec = replace(pretraining("sim", model, "paper", TINY), epochs=2, check_every=1)
-    estimator = build_estimator(spec, "cpu").set_params(d=8)
-    fit_on_all_rows(estimator, spec, small_table()[0], labels, 2, SPLIT)
+    estimator = build_estimator(spec, "cpu").set_params(architecture__d=8)
+    fit_on_all_rows(estimator, small_table()[0], labels, SPLIT)
     return estimator
 
 
@@ -69,7 +68,7 @@ def test_the_probe_sees_exactly_the_training_and_validation_rows(
             seen.append(self)
             return super().score(objective)
 
-    monkeypatch.setattr(transductive, "FilteredProbe", Spy)
+    monkeypatch.setattr(fitting, "FilteredProbe", Spy)
     table, labels = small_table()
     for model, discard in (("t_jepa", 0.0), ("var_t_jepa", 0.2)):
         seen.clear()
@@ -96,13 +95,19 @@ def test_features_of_test_rows_are_learned_from() -> None:
 def test_estimators_are_the_settings() -> None:
     var = build_estimator(pretraining("electricity", "var_t_jepa", "paper", FULL), "cpu")
     assert isinstance(var, VarTJEPA)
-    assert (var.depth, var.heads, var.ff, var.predictor_ff) == (6, 4, 64, 128)
-    assert (var.context_share, var.target_share) == ((0.15, 0.6), (0.15, 0.9))
-    assert (var.alpha_kl_sx, var.alpha_rec, var.alpha_gen) == (1e-6, 0.001, 0.25)
-    assert (var.batch_size, var.learning_rate, var.epochs) == (512, 5e-4, 100)
+    a, o, t = var.architecture, var.objective, var.training
+    assert a is not None
+    assert o is not None
+    assert t is not None
+    assert (a.depth, a.heads, a.ff, a.predictor_ff) == (6, 4, 64, 128)
+    assert (o.context_share, o.target_share) == ((0.15, 0.6), (0.15, 0.9))
+    assert (o.alpha_kl_sx, o.alpha_rec, o.alpha_gen) == (1e-6, 0.001, 0.25)
+    assert (t.batch_size, t.learning_rate, t.epochs) == (512, 5e-4, 100)
     point = build_estimator(pretraining("mnist", "t_jepa", "paper", FULL, seed=3), "cpu")
     assert isinstance(point, TJEPA)
-    assert (point.momentum, point.predictor_width, point.random_state) == ((0.996, 1.0), 32, 3)
+    known = point.get_params()
+    assert known["objective__momentum"] == (0.996, 1.0)
+    assert (known["architecture__predictor_width"], known["random_state"]) == (32, 3)
 
 
 def test_warm_up_and_annealing_reach_the_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,15 +122,17 @@ def test_warm_up_and_annealing_reach_the_trainer(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(base, "train", train)
     spec = pretraining("covertype", "var_t_jepa", "paper", FULL)
-    estimator = build_estimator(spec, "cpu").set_params(d=8)
+    estimator = build_estimator(spec, "cpu").set_params(architecture__d=8)
     table, labels = small_table()
     with pytest.raises(Stop):
-        fit_on_all_rows(estimator, spec, table, labels, 2, SPLIT)
+        fit_on_all_rows(estimator, table, labels, SPLIT)
     rows, settings = got[0]
     assert rows == ROWS  # all of them
-    assert settings.anneal_epochs == (60, 60, 20)
-    assert settings.warm_up_epochs == pytest.approx(12)
-    assert (estimator.alpha_rec, estimator.alpha_gen) == (0.001, 0.5)
+    assert settings.epochs == 200
+    assert [200 * share for share in settings.anneal_share] == pytest.approx([60, 60, 20])
+    assert 200 * settings.warm_up_share == pytest.approx(12)
+    known = estimator.get_params()
+    assert (known["objective__alpha_rec"], known["objective__alpha_gen"]) == (0.001, 0.5)
 
 
 @pytest.mark.parametrize("model", ["t_jepa", "var_t_jepa"])

@@ -25,16 +25,15 @@ import pytest
 
 from paper import uncertainty as scores
 from paper import uncertainty as study
-from paper.example_images import example_images
 from paper.predictors import RawFeatures
 from paper.protocol import SCORES
-from paper.results import write_rows
-from paper.uncertainty import Judged, UncertaintyPlan, told_ambiguity
+from paper.uncertainty import Scored, UncertaintyPlan, example_images, told_ambiguity
 from tests.paper.tiny import TINY, sim_under_any_name
 from varjepa.errors import InputError
 from varjepa.evaluate.splits import split_rows
 from varjepa.metrics.ambiguity import spearman
 from varjepa.metrics.selective import aurc
+from varjepa.report.store import write_rows
 
 # trained for an epoch or two
 pytestmark = pytest.mark.filterwarnings("ignore:the latents have collapsed")
@@ -45,7 +44,7 @@ PLAN = UncertaintyPlan(datasets=("sim",), settings=("paper", "ours"), runs=1, sc
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
-    study.reproduce_uncertainty(folder, PLAN, "cpu")
+    study.run_uncertainty(folder, PLAN, "cpu")
     return folder
 
 
@@ -106,7 +105,7 @@ def test_a_run_that_lacks_only_its_balanced_score_gets_it(
         raise AssertionError("computed again")
 
     monkeypatch.setattr(study, "Study", never)
-    study.reproduce_uncertainty(folder, PLAN, "cpu")
+    study.run_uncertainty(folder, PLAN, "cpu")
     again, _ = study.open_uncertainty(folder, TINY)
     assert again.rows == table.rows
 
@@ -118,7 +117,7 @@ def test_the_model_of_kept_embeddings_is_not_trained_anew(finished: Path, tmp_pa
     write_rows(table.path, [row for row in table.rows if row["arrangement"] != "balanced"])
     shutil.rmtree(folder / "models")
     with pytest.raises(InputError, match="is there but its model"):
-        study.reproduce_uncertainty(folder, PLAN, "cpu")
+        study.run_uncertainty(folder, PLAN, "cpu")
 
 
 def test_who_is_told_the_ambiguity_finds_it_in_the_columns_that_have_it() -> None:
@@ -147,16 +146,16 @@ def test_finished_runs_are_kept(finished: Path, monkeypatch: pytest.MonkeyPatch)
         raise AssertionError("computed again")
 
     monkeypatch.setattr(study, "Study", never)
-    study.reproduce_uncertainty(finished, PLAN, "cpu")
+    study.run_uncertainty(finished, PLAN, "cpu")
 
 
-def test_without_the_truth_only_errors_are_judged(
+def test_without_the_truth_only_errors_are_evaluated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sim_under_any_name(monkeypatch)
     monkeypatch.setattr(study, "PASSES", 2)
     bench = study.Workbench(tmp_path, "adult", TINY, "cpu")
-    bench._data = replace(bench.data, ambiguity=None)
+    bench.data = replace(bench.data, ambiguity=None)
     one = study.Study(bench, "paper", 0)
     assert one.latent == "posterior mean"
     rows = one.run(0)
@@ -168,13 +167,13 @@ def test_without_the_truth_only_errors_are_judged(
 def test_combined_scores_learn_from_validation_rows() -> None:
     rng = np.random.default_rng(0)
 
-    def judged(rows: int) -> Judged:
+    def scored(rows: int) -> Scored:
         names = (*SCORES, *scores.POSTHOC, *scores.OWN, *scores.DOUBTS)
         drawn = {name: rng.normal(size=rows) for name in names}
         chance = 1 / (1 + np.exp(2 - 2 * drawn["nll mean"] - 2 * drawn["own msp"]))
-        return Judged(drawn, (rng.random(rows) < chance).astype(float))
+        return Scored(drawn, (rng.random(rows) < chance).astype(float))
 
-    held_out, test = judged(2000), judged(4000)
+    held_out, test = scored(2000), scored(4000)
     found = scores.combine(held_out, test)
     assert set(found) == set(scores.COMBINED)
     best = min(aurc(test.wrong, score) for score in test.scores.values())

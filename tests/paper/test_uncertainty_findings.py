@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from paper.findings import uncertainty_findings
-from paper.uncertainty import DOUBTS, OWN, POSTHOC
+from paper.uncertainty import DOUBTS, OWN, POSTHOC, uncertainty_findings
 
 Row = dict[str, Any]
 

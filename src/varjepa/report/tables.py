@@ -85,7 +85,7 @@ def to_markdown(table: Table, level: int = 0, gaps: bool = True) -> str:
         | --- | --- |
         | x | .86 (+1.0 σ) ✓<br>*.85* |
     """
-    parts = [f"{'#' * level} {table.title}"] if level else []
+    parts = [f"{'#' * level} {table.title}"] if level and table.title else []
     if table.note:
         parts.append(table.note)
     lines = [

@@ -1,4 +1,4 @@
-"""Claims: ``varjepa datasets`` lists all seven without data and without network.
+"""Claims: ``python -m paper datasets`` lists all seven without data and without network.
 
 1. Every dataset has a line with its counts, where it is and where it comes from.
 2. A file in the folder, in VARJEPA_DATA or in the cache is seen; what is missing is explained once.
@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from paper.commands import datasets
+from paper.__main__ import main
 from paper.datasets.catalogue import DATASETS
-from varjepa.cli import shell
 
 
 @pytest.fixture(autouse=True)
@@ -30,10 +28,8 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def run(*arguments: str) -> int:
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.command("datasets")(datasets)
     with pytest.raises(SystemExit) as stop:
-        shell.run(app, list(arguments))
+        main(["datasets", *arguments])
     assert isinstance(stop.value.code, int)
     return stop.value.code
 

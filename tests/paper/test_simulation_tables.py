@@ -6,9 +6,10 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
-from paper.report.simulation import simulation_table, write_simulation_report
-from paper.results import Row
+from paper.report import block_markdown, write_study
+from paper.simulation import simulation_blocks
 from tests.paper.test_simulation_findings import paper_rows
+from varjepa.report.store import Row
 
 
 def curves(variant: str, run: int, length: int = 3) -> Row:
@@ -19,8 +20,12 @@ def curves(variant: str, run: int, length: int = 3) -> Row:
     return {"variant": variant, "run": run, **dict.fromkeys([*names, "coupling"], series)}
 
 
+def table_of(rows: list[Row]) -> str:
+    return block_markdown(simulation_blocks(rows, [])[0])
+
+
 def test_table_has_every_cell_and_the_count() -> None:
-    text = simulation_table(paper_rows())
+    text = table_of(paper_rows())
     assert "**100 of 100 cells agree with the paper.**" in text
     assert text.count("✓") >= 100
     assert "over 2 runs" in text
@@ -33,7 +38,7 @@ def test_table_has_every_cell_and_the_count() -> None:
 def test_table_of_some_variants_and_a_diverged_run() -> None:
     rows = [row for row in paper_rows() if row["variant"] in "AG"]
     rows[0]["sigreg"] = None
-    text = simulation_table(rows)
+    text = table_of(rows)
     assert "of 20 cells" in text
     assert "diverged" in text
 
@@ -42,17 +47,17 @@ def test_files_are_written_and_reproducible(tmp_path: Path) -> None:
     broken = curves("C", 1)
     broken["coupling"] = [None, 1.0, 2.0]
     rows = [curves("A", 0), curves("A", 1), curves("C", 0), broken]
-    write_simulation_report(tmp_path, paper_rows(), rows)
+    write_study(tmp_path, simulation_blocks(paper_rows(), rows))
     svg = (tmp_path / "epoch_diagnostics.svg").read_bytes()
     ElementTree.fromstring(svg)
     text = svg.decode()
     assert "ELBO (Var-JEPA)" in text
     assert "ELBO + SIGReg on s_y" in text
     assert "E KL(q(s_y|s_x,z,y)" in text
-    write_simulation_report(tmp_path, paper_rows(), rows)
+    write_study(tmp_path, simulation_blocks(paper_rows(), rows))
     assert (tmp_path / "epoch_diagnostics.svg").read_bytes() == svg
 
 
 def test_no_figure_without_followed_variants(tmp_path: Path) -> None:
-    write_simulation_report(tmp_path, paper_rows(), [])
+    write_study(tmp_path, simulation_blocks(paper_rows(), []))
     assert not (tmp_path / "epoch_diagnostics.svg").exists()

@@ -1,7 +1,7 @@
 """Claim: the report gives today's tables and findings, cell by cell, from the committed results.
 
 ``values.json`` was written before the redesign. A deliberate change of a table is a change of that
-file: ``python -m tests.paper.report.test_values``.
+file: ``python -m tests.paper.test_values``.
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ import re
 from pathlib import Path
 from typing import Any
 
-from paper.report.documents import build_blocks
-from paper.report.files import read_results
+from paper.report import block_markdown, build_blocks, read_results
 
 FILE = Path(__file__).with_name("values.json")
-RESULTS = Path(__file__).parents[3] / "paper" / "results"
+RESULTS = Path(__file__).parents[2] / "paper" / "results"
 
 NUMBER = re.compile(r"[+-]?\.?\d[\d.,]*")
 
 
 def values() -> dict[str, Any]:
-    return {name: parse(text) for name, text in build_blocks(read_results(RESULTS)).items()}
+    return {b.name: parse(block_markdown(b)) for b in build_blocks(read_results(RESULTS))}
 
 
 def parse(block: str) -> dict[str, Any]:
-    """Cells of the tables as text, findings as text, and every number outside of both."""
+    """Cells of the tables as text, findings as text, and every number outside of both.
+
+    Without typography: emphasis, the unit of a difference, the form of the minus sign.
+    """
+    block = block.replace("*", "").replace(" σ)", ")").replace("−", "-")
     found: dict[str, Any] = {"tables": [], "findings": [], "numbers": []}
     before = ""
     for text in block.splitlines():
@@ -36,7 +39,7 @@ def parse(block: str) -> dict[str, Any]:
                 found["tables"][-1].append([cell.strip() for cell in text[1:-1].split("|")])
         elif text.startswith("- "):
             found["findings"].append(text[2:])
-        else:
+        elif not text.startswith("#"):
             found["numbers"] += [n.rstrip(".,") for n in NUMBER.findall(text)]
         before = text
     return found

@@ -1,0 +1,551 @@
+"""Every table, finding and figure of a results folder: as one HTML page, or in Markdown files.
+
+    python -m paper report DIR [--markdown FILE …]
+
+A Markdown file has its own words, and blocks whose content is replaced:
+
+    <!-- generated: headline -->
+    whatever stands here is replaced
+    <!-- end -->
+
+Both show the same ``Block`` objects, which the studies build from their rows.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import re
+import shlex
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from paper.compare import MISSING, TITLES, Block, Finding, group, short
+from paper.datasets.catalogue import DATASETS
+from paper.downstream import (
+    KEY as DOWNSTREAM_KEY,
+)
+from paper.downstream import (
+    Cells,
+    accuracy_cells,
+    begun,
+    downstream_blocks,
+    downstream_findings,
+    first_embeddings,
+    open_downstream,
+    paper_accuracy,
+    reached_cells,
+)
+from paper.labels import KEY as LABELS_KEY
+from paper.labels import labels_blocks, open_labels
+from paper.protocol import SCORES
+from paper.published import PAPER_PREDICTORS, uncertainty_paper_value
+from paper.representations import LEARNED, TRAININGS_KEY, open_trainings
+from paper.sensitivity import KEY as SENSITIVITY_KEY
+from paper.sensitivity import open_sensitivity, sensitivity_blocks
+from paper.settings import FULL, SENSITIVITY, SETTINGS
+from paper.simulation import (
+    SIMULATION_VARIANTS,
+    count_agreeing,
+    open_simulation,
+    simulation_blocks,
+    simulation_findings,
+)
+from paper.uncertainty import ABOUT as UNCERTAINTY_ROWS_KEY
+from paper.uncertainty import (
+    COMBINED,
+    LATENT,
+    PAPER_DATASETS,
+    ambiguity_score,
+    best_of,
+    metric_mean,
+    open_uncertainty,
+    uncertainty_blocks,
+    uncertainty_findings,
+)
+from paper.uncertainty import KEY as UNCERTAINTY_KEY
+from varjepa.environment import describe_environment
+from varjepa.errors import InputError
+from varjepa.files import write_text
+from varjepa.metrics.selective import COVERAGES
+from varjepa.report.charts import check_can_draw, inline
+from varjepa.report.page import ReportPage, render_template, trusted, write_report
+from varjepa.report.store import ResultStore, Row
+from varjepa.report.tables import SIGNS, Table, to_markdown
+
+# --- the result files of a folder
+#
+# A study itself refuses rows of other settings before it adds to them. A report only reads: it
+# takes every row that has the columns that it shows, and warns where settings are not the full
+# study's.
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFile:
+    """What is known of a file before it is read."""
+
+    study: str
+    key: tuple[str, ...]
+    numbers: tuple[str, ...]
+    """columns that must hold finite numbers, lists of them, or nothing"""
+    open_strictly: Callable[[Path], object]
+    """refuses other settings than the full study's"""
+
+
+_METRICS = ("accuracy", "kl_aggregate", "sigreg", "cov_deviation", "mean_norm")
+_SCORES = ("spearman", "auroc", "aurc", "aurc_trapezoid", "aurc_collapsed", "augrc", "error_rate")
+_ACCURACIES = ("coverage", "accuracy", "f1_macro", "f1_weighted", "test_rows")
+_TRAINING = ("seconds", "epochs", "best_epoch", "scale", "effective_rank", "varying_share")
+
+FILES: Mapping[str, ResultFile] = {
+    "simulation.json": ResultFile(
+        "simulation", ("variant", "latent", "run"), _METRICS, open_simulation
+    ),
+    "epoch_diagnostics.json": ResultFile(
+        "simulation", ("variant", "run"), ("coupling", "sigreg_s_x", "sigreg_s_y"), open_simulation
+    ),
+    "downstream.json": ResultFile(
+        "downstream", DOWNSTREAM_KEY, _ACCURACIES, lambda f: open_downstream(f, FULL)
+    ),
+    "representations.json": ResultFile(
+        "downstream", TRAININGS_KEY, _TRAINING, lambda f: open_trainings(f, FULL)
+    ),
+    "uncertainty.json": ResultFile(
+        "uncertainty", UNCERTAINTY_KEY, _SCORES, lambda f: open_uncertainty(f, FULL)
+    ),
+    "uncertainty_rows.json": ResultFile(
+        "uncertainty",
+        UNCERTAINTY_ROWS_KEY,
+        ("uncertainty", "wrong", "ambiguity"),
+        lambda f: open_uncertainty(f, FULL),
+    ),
+    "sensitivity.json": ResultFile(
+        "sensitivity", SENSITIVITY_KEY, _ACCURACIES, lambda f: open_sensitivity(f, FULL)
+    ),
+    "low_labels.json": ResultFile(
+        "labels", LABELS_KEY, ("accuracy",), lambda f: open_labels(f, FULL)
+    ),
+}
+
+KNOWN: Mapping[str, Sequence[object]] = {
+    "dataset": tuple(DATASETS),
+    "representation": tuple(TITLES),
+    "predictor": tuple(TITLES),
+    "model": tuple(TITLES),
+    "setting": SETTINGS,
+    "variant": tuple(SIMULATION_VARIANTS),
+    "table": tuple(SENSITIVITY),
+    "uncertainty": (*SCORES, None),
+}
+"""Names that have a place in a report; rows with others are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """What a folder holds."""
+
+    rows: Mapping[str, Sequence[Row]]
+    """by file"""
+    warnings: Mapping[str, str]
+    """by file, a sentence where the settings are not the full study's"""
+
+    def of(self, name: str) -> Sequence[Row]:
+        """The rows of a file whose names are known."""
+        return [
+            row
+            for row in self.rows.get(name, ())
+            if all(
+                row[column] in names
+                for column, names in KNOWN.items()
+                if isinstance(row.get(column, []), str | None)
+            )
+        ]
+
+
+def read_results(folder: Path) -> Results:
+    """Every result file of a folder; one sentence where there is none to show."""
+    if not folder.is_dir():
+        what = "is a file, not a folder" if folder.exists() else "does not exist"
+        raise InputError(f"the folder {folder} {what}")
+    rows = {
+        name: read_checked(folder / name, file)
+        for name, file in FILES.items()
+        if (folder / name).exists()
+    }
+    rows = {name: some for name, some in rows.items() if some}
+    if not rows:
+        raise InputError(f"{folder} holds no results to report: none of {', '.join(FILES)}")
+    warnings = {name: _warning(folder / name, FILES[name]) for name in rows}
+    return Results(rows, {name: text for name, text in warnings.items() if text})
+
+
+def read_checked(path: Path, file: ResultFile) -> list[Row]:
+    """Rows that can be shown: with their key, and with numbers where numbers are read."""
+    rows = ResultStore(path, file.key, lambda row: row.get("settings")).rows
+    if len({tuple(row[name] for name in file.key) for row in rows}) < len(rows):
+        raise InputError(f"{path} has two rows of one {', '.join(file.key)}")
+    for i, row in enumerate(rows):
+        for column in file.numbers:
+            if not _is_numeric(row.get(column, "")):
+                raise InputError(f"{path}: row {i}.{column} must be a finite number or null")
+        if not isinstance(row.get("environment", {}), dict):
+            raise InputError(f"{path}: row {i}.environment must be a JSON object")
+    return rows
+
+
+def _is_numeric(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_numeric, value))
+    try:
+        return value is None or (not isinstance(value, str | dict) and math.isfinite(value))
+    except (OverflowError, TypeError):
+        return False
+
+
+def _warning(path: Path, file: ResultFile) -> str:
+    """What the study itself would object to, for instance rows of a run with --quick."""
+    try:
+        file.open_strictly(path.parent)
+    except InputError as error:
+        text = str(error)
+        if str(path) in text:
+            return text.replace(str(path), path.name).removesuffix("; choose another folder")
+        if any(str(path.parent / other) in text for other in FILES):
+            return ""  # about another file of the study
+        return f"{path.name} names what this version of varjepa does not know: {text}"
+    return ""
+
+
+# --- all blocks
+
+
+def build_blocks(results: Results) -> list[Block]:
+    """The headline, the goals, every study, and where the rows come from."""
+    of = results.of
+    return [
+        headline_block(of("simulation.json"), of("downstream.json"), of("uncertainty.json")),
+        goals_block(of("downstream.json"), of("representations.json"), of("uncertainty.json")),
+        *simulation_blocks(of("simulation.json"), of("epoch_diagnostics.json")),
+        *downstream_blocks(of("downstream.json"), of("representations.json")),
+        *uncertainty_blocks(of("uncertainty.json"), of("uncertainty_rows.json")),
+        *sensitivity_blocks(of("sensitivity.json")),
+        *labels_blocks(of("low_labels.json")),
+        origins_block(results),
+    ]
+
+
+def goals_block(
+    downstream: Sequence[Row], trainings: Sequence[Row], uncertainty: Sequence[Row]
+) -> Block:
+    """A row per goal, a column per setting."""
+    by_setting: dict[str, list[Finding]] = {
+        setting: [
+            *downstream_findings(downstream, setting, trainings),
+            *uncertainty_findings(uncertainty, setting),
+        ]
+        for setting in SETTINGS
+    }
+    there = {setting: some for setting, some in by_setting.items() if some}
+    claims = dict.fromkeys(f.claim for some in there.values() for f in some)
+
+    def cell(some: Sequence[Finding], claim: str) -> str:
+        mine = next((f for f in some if f.claim == claim), None)
+        return f"{mine.sign} {mine.evidence}" if mine else "○"
+
+    lines = [[claim, *(cell(some, claim) for some in there.values())] for claim in claims]
+    table = Table("Goals", ["", *(f"setting {setting}" for setting in there)], lines)
+    about = "✓ holds, ✗ does not, ○ open: cells that would decide it are missing."
+    if not there:
+        about += " No rows of `python -m paper downstream` and `python -m paper uncertainty` yet."
+    return Block("goals", "", "Goals", about, tables=[table] if there else ())
+
+
+def origins_block(results: Results) -> Block:
+    """Commit, versions and machine of each file's rows, the most rows first."""
+    parts = ("commit", "varjepa", "python", "torch", "device", "processor", "cores")
+    lines = []
+    for name, rows in results.rows.items():
+        counts: Counter[tuple[str, ...]] = Counter()
+        for row in rows:
+            environment = row.get("environment", {})
+            counts[tuple(str(environment.get(part) or "–") for part in parts)] += 1
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        lines += [[name, f"{count:,}", *values] for values, count in ordered]
+    warnings = [Finding("not the full study", False, text) for text in results.warnings.values()]
+    table = Table("Origins", ["file", "rows", *parts], lines)
+    return Block("origins", "", "Where the rows come from", "", {"": warnings}, [table])
+
+
+# --- the few numbers to take home
+
+HALF = COVERAGES[-1]
+COLUMNS = (("raw", 1.0), ("t_jepa", 1.0), ("var_t_jepa", 1.0), ("var_t_jepa", HALF))
+
+
+def headline_block(
+    simulation: Sequence[Row], downstream: Sequence[Row], uncertainty: Sequence[Row]
+) -> Block:
+    """Table 1 in a sentence, means over predictors by dataset, and the uncertainty's."""
+    about = []
+    if simulation:
+        there = [v for v in SIMULATION_VARIANTS if any(r["variant"] == v for r in simulation)]
+        agreeing, compared = count_agreeing(simulation, there)
+        findings = simulation_findings(simulation)
+        about.append(
+            f"Section 4.1: {agreeing} of {compared} numbers agree with the paper's, and "
+            f"{sum(f.holds is True for f in findings)} of {len(findings)} findings hold."
+        )
+    studies = (("downstream", downstream), ("uncertainty", uncertainty))
+    missing = [f"`python -m paper {name}`" for name, rows in studies if not rows]
+    if missing:
+        about.append(f"Section 4.2: no rows of {' and '.join(missing)}.")
+    tables = [downstream_headline(downstream)] if downstream else []
+    tables += [uncertainty_headline(uncertainty)] if uncertainty else []
+    return Block("headline", "", "", " ".join(about), tables=tables)
+
+
+def downstream_headline(rows: Sequence[Row]) -> Table:
+    """Accuracy by dataset, mean over the six predictors."""
+    by_setting = {s: accuracy_cells(rows, s) for s in begun(rows)}
+    lines = []
+    for dataset, info in DATASETS.items():
+        shown = []
+        for name, coverage in COLUMNS:
+            paper = fmean(paper_accuracy(dataset, name, p, coverage)[0] for p in PAPER_PREDICTORS)
+            ours = [
+                _mean(cells, dataset, name, coverage)
+                for setting, cells in by_setting.items()
+                if setting == "paper" or _has_a_place(cells, name)
+            ]
+            shown.append(_several(paper, ours))
+        counts = [reached_cells(cells, dataset) for cells in by_setting.values()]
+        reached = [f"{count} of {there}" if there else MISSING for count, there in counts]
+        lines.append([info.title, *shown, ", ".join(reached)])
+    titles = [TITLES[name] if c == 1 else f"at coverage {c:.0%}" for name, c in COLUMNS]
+    return Table(
+        "",
+        ["", *titles, "reach the paper"],
+        lines,
+        "Section 4.2, accuracy, mean over the six predictors: *the paper's*, "
+        + _ours(list(by_setting))
+        + f". Last column: of 24 cells (6 predictors, {len(COVERAGES)} coverages) how many reach "
+        "the paper's mean minus the larger of its standard deviation and two binomial standard "
+        "errors.",
+    )
+
+
+def uncertainty_headline(rows: Sequence[Row]) -> Table:
+    """The latent score against the true ambiguity; AURC on one classifier's errors."""
+    settings = begun(rows)
+    groups = {
+        s: group(
+            [r for r in first_embeddings(rows) if r["setting"] == s],
+            "dataset", "arrangement", "score",
+        )
+        for s in settings
+    }  # fmt: skip
+    lines = []
+    for dataset in PAPER_DATASETS:
+        scores = [ambiguity_score(groups[s], dataset, s) for s in settings]
+        shown = []
+        for metric in ("spearman", "auroc"):
+            paper = uncertainty_paper_value(metric, dataset, LATENT)
+            ours = [metric_mean(one[1], metric) if one else None for one in scores]
+            shown.append(_several(paper, ours))
+        shown.append(" · ".join(one[0] if one else MISSING for one in scores))
+        for score in COMBINED:
+            runs = [groups[s].get((dataset, "shared", score)) for s in settings]
+            shown.append(" · ".join(_number(metric_mean(one, "aurc"), 4) for one in runs))
+        best = [best_of(groups[s], dataset) for s in settings]
+        shown.append(" · ".join(f"{short(b[1], 4)} ({b[0]})" if b else MISSING for b in best))
+        lines.append([DATASETS[dataset].title, *shown])
+    chosen = " with the latent score that agrees best with u on validation rows"
+    columns = ["", "Spearman", "AUROC (u ≥ q75)", "of the score", "AURC, combined score"]
+    return Table(
+        "",
+        [*columns, "with ensemble", "best baseline"],
+        lines,
+        "Uncertainty of a row against its true ambiguity u: *the paper's*, "
+        + _ours(settings)
+        + chosen * ("ours" in settings)
+        + ". AURC: all scores on the errors of one classifier; not in the paper.",
+    )
+
+
+def _has_a_place(cells: Cells, name: str) -> bool:
+    """Whether a setting of ours is worth a place: T-JEPA's with a few cells is not, in this form.
+
+    Var-T-JEPA's always is: there what is missing is to be seen.
+    """
+    if name == "var_t_jepa":
+        return any(key[1] == name for key in cells)
+    return name in LEARNED and any(_mean(cells, d, name, 1.0) is not None for d in DATASETS)
+
+
+def _mean(cells: Cells, dataset: str, name: str, coverage: float) -> float | None:
+    """Over all six predictors; the mean of fewer cannot be compared with the paper's."""
+    keys = [(dataset, name, predictor, coverage) for predictor in PAPER_PREDICTORS]
+    return fmean(cells[key].mean for key in keys) if all(key in cells for key in keys) else None
+
+
+def _ours(settings: Sequence[str]) -> str:
+    words = {"paper": "ours in the paper's setting", "ours": "ours in our own"}
+    return ", ".join(words[setting] for setting in settings)
+
+
+def _several(paper: float | None, ours: Sequence[float | None]) -> str:
+    return " · ".join([f"*{short(paper)}*", *(_number(value, 3) for value in ours)])
+
+
+def _number(value: float | None, digits: int) -> str:
+    return MISSING if value is None else short(value, digits)
+
+
+# --- Markdown
+
+BLOCK = re.compile(r"^<!-- generated: ([\w-]+) -->\n(.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)
+MARK = re.compile(r"<!-- (?:generated:|end)")
+TITLE = "The paper, in numbers"
+
+
+def block_markdown(block: Block, level: int = 2) -> str:
+    """Heading, words, findings, tables."""
+    parts = [f"{'#' * level} {block.title}"] if block.title else []
+    if not block.is_run:
+        return "\n\n".join([*parts, f"Not run yet: `python -m paper {block.study} --out DIR`."])
+    if block.about:
+        parts.append(block.about)
+    for setting, findings in block.findings.items():
+        if findings and setting:
+            parts.append(f"Setting {setting}:")
+        if findings:
+            parts.append("\n".join(f"- {f.sign} {f.claim}: {f.evidence}" for f in findings))
+    is_alone = len(block.tables) == 1
+    below = 0 if is_alone else level + 1
+    parts += [to_markdown(table, below, block.shows_gaps) for table in block.tables]
+    return "\n\n".join(parts)
+
+
+def write_document(folder: Path, path: Path) -> None:
+    """Fill the blocks of a file from a results folder; one that is not there gets all of them."""
+    blocks = {b.name: block_markdown(b) for b in build_blocks(read_results(folder))}
+    if path.exists():
+        write_report(fill(read_document(path), blocks, path.name), path)
+    else:
+        parts = [f"# {TITLE}", *(_generated(name, body) for name, body in blocks.items())]
+        write_report("\n\n".join(parts) + "\n", path)
+
+
+def read_document(path: Path) -> str:
+    """The text of a Markdown file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (UnicodeDecodeError, IsADirectoryError) as error:
+        raise InputError(f"{path} is not a Markdown file") from error
+
+
+def fill(text: str, blocks: Mapping[str, str], name: str) -> str:
+    r"""The text with every block replaced; refused where the marks do not fit.
+
+    Examples:
+        >>> text = "Mine.\n<!-- generated: a -->\nold\n<!-- end -->\n"
+        >>> print(fill(text, {"a": "new"}, "x.md"), end="")
+        Mine.
+        <!-- generated: a -->
+        new
+        <!-- end -->
+    """
+    found = list(BLOCK.finditer(text))
+    if not found:
+        raise InputError(
+            f"{name} has no block to fill: lines <!-- generated: NAME --> and <!-- end -->, NAME "
+            f"one of {', '.join(blocks)}"
+        )
+    if len(MARK.findall(text)) != 2 * len(found):
+        raise InputError(f"{name} has a generated block that does not begin or end")
+    for block in found:
+        if block[1] not in blocks:
+            raise InputError(
+                f"{name} asks for the block {block[1]!r}; known are {', '.join(blocks)}"
+            )
+    return BLOCK.sub(lambda block: _generated(block[1], blocks[block[1]]), text)
+
+
+def _generated(name: str, body: str) -> str:
+    return f"<!-- generated: {name} -->\n{body}\n<!-- end -->"
+
+
+def write_study(folder: Path, blocks: Sequence[Block]) -> Path:
+    """The tables of one study as Markdown, and its figures."""
+    path = folder / f"{blocks[0].study}.md"
+    write_text(path, "\n\n".join(map(block_markdown, blocks)) + "\n")
+    for block in blocks:
+        for figure in block.figures:
+            figure.draw(folder / figure.file)
+    return path
+
+
+# --- the page
+
+
+def check_can_report() -> None:
+    """Say before hours of work, not after, that a page needs an extra."""
+    check_can_draw()
+    if importlib.util.find_spec("jinja2") is None:
+        raise InputError("a report needs jinja2: pip install 'varjepa[report]'")
+
+
+def write_page(folder: Path, path: Path) -> None:
+    """Read and render first, then replace the file in one step."""
+    write_report(render_page(folder), path)
+
+
+def render_page(folder: Path) -> str:
+    """The whole page as HTML that loads nothing; the same files give the same text."""
+    results = read_results(folder)
+    blocks = build_blocks(results)
+    studies = dict.fromkeys(block.study for block in blocks if block.study)
+    environment = describe_environment()
+    page = ReportPage(
+        title="varjepa: the paper's experiments, compared with ours",
+        subtitle=f"Results in {folder.resolve().name}. Each cell: ours, below it the paper's, and "
+        "the difference.",
+        footer={
+            "page made by varjepa": str(environment["varjepa"]),
+            "commit": str(environment["commit"] or "–"),
+        },
+    )
+    return render_template(
+        "study_page.html.j2",
+        "paper",
+        page=page,
+        blocks=blocks,
+        marks={s: _marks([b for b in blocks if b.study == s]) for s in studies},
+        is_run={s: any(b.is_run and b.tables for b in blocks if b.study == s) for s in studies},
+        commands={s: f"python -m paper {s} --out {shlex.quote(str(folder))}" for s in studies},
+        warnings=_warnings_by_study(results),
+        signs=SIGNS,
+        draw=lambda figure: trusted(
+            inline(
+                figure.draw,
+                key=figure.file.removesuffix(".svg"),
+                label=figure.label,
+                has_formulas=figure.has_formulas,
+            )
+        ),
+    )
+
+
+def _marks(blocks: Sequence[Block]) -> Counter[Any]:
+    return sum((table.marks for block in blocks for table in block.tables), Counter())
+
+
+def _warnings_by_study(results: Results) -> dict[str, list[str]]:
+    by_study: dict[str, list[str]] = {}
+    for name, text in results.warnings.items():
+        by_study.setdefault(FILES[name].study, []).append(text)
+    return by_study

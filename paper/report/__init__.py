@@ -1,1 +1,0 @@
-"""Result rows as tables and figures: pages and documents."""

@@ -63,7 +63,7 @@ def test_padding_changes_no_term_and_no_gradient(holes: bool) -> None:
 
 
 @given(st.integers(1, 900), st.integers(0, 2**31))
-def test_rooms_hold_what_is_drawn(features: int, seed: int) -> None:
+def test_buckets_hold_what_is_drawn(features: int, seed: int) -> None:
     masks = MaskSettings()
     g = torch.Generator().manual_seed(seed)
     largest = largest_mask_sizes(features, masks)
@@ -73,7 +73,7 @@ def test_rooms_hold_what_is_drawn(features: int, seed: int) -> None:
         assert all(s <= r <= m for s, r, m in zip(sizes, bucket, largest, strict=True))
 
 
-def test_rooms_are_few() -> None:
+def test_buckets_are_few() -> None:
     masks = MaskSettings()
     buckets = {bucket_for((c, t), 784, masks) for c in range(1, 705) for t in range(1, 471)}
     assert len(buckets) == 9
@@ -137,7 +137,7 @@ def test_a_recording_is_the_same_training() -> None:
                 stepper.step()
         ends.append(torch.cat([p.detach().flatten() for p in stepper.objective.model.parameters()]))
         if isinstance(stepper, CapturedStepper):
-            assert stepper.recordings
+            assert stepper.graphs
             assert not stepper.gave_up
     torch.testing.assert_close(ends[1], ends[0], rtol=1e-3, atol=1e-3)
     assert torch.equal(ends[1], ends[2])  # the same seed, the same weights

@@ -54,8 +54,9 @@ from varjepa.randomness import seeded_weights
 from varjepa.settings import PointArchitecture, PointObjective, Run, Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.checkpoints import Checkpoints, broadcast_checkpoint, checkpointing
+from varjepa.training.collapse_alarm import check_collapse
 from varjepa.training.cuda_graphs import PaddedStepper, make_stepper
-from varjepa.training.loop import TrainingResult, check_collapse, train
+from varjepa.training.loop import TrainingResult, train
 from varjepa.training.losses import Loss, TJepaLoss, VarTJepaLoss
 from varjepa.training.processes import (
     ALONE,

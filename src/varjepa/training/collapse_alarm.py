@@ -1,16 +1,21 @@
-"""The collapse alarm: says when latents have stopped telling rows apart.
+"""The collapse alarm: whether embeddings still differ between rows.
 
-Two signs, both read off the embeddings of a sample of rows: how many latent dimensions are active
-(vary across rows), and how much each feature's token varies at all. A healthy model has active
-units in every feature's token that has more than one value; a collapsed one has almost none.
+A latent dimension is active if it varies across a sample of rows. A healthy model has active
+dimensions in the token of every feature with more than one value; a collapsed one has almost none.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
+from varjepa.tables.encoded import EncodedTable
+from varjepa.training.losses import Loss
+from varjepa.training.processes import ALONE, World
+from varjepa.training.row_source import SAMPLE
 from varjepa.variational.diagnostics import ACTIVE_VARIANCE
 
 MIN_ACTIVE_SHARE = 0.02
@@ -51,3 +56,14 @@ def inspect_latents(
         silent_features=silent,
         collapsed=candidates > 0 and (share < MIN_ACTIVE_SHARE or 2 * len(silent) > candidates),
     )
+
+
+def check_collapse(loss: Loss, rows: EncodedTable, world: World = ALONE) -> CollapseReport:
+    """Inspect the embeddings of the first rows."""
+    few = rows.take(slice(0, SAMPLE))
+    cells = torch.cat([few.num, few.cat.to(few.num.dtype)], dim=1)
+    missing = torch.zeros_like(cells, dtype=torch.bool) if few.observed is None else ~few.observed
+    highest = cells.masked_fill(missing, -math.inf).amax(0)
+    lowest = cells.masked_fill(missing, math.inf).amin(0)
+    (means,) = world.map_rows(lambda some: (loss.embed(some).mean,), few)
+    return inspect_latents(means, highest > lowest, loss.active_variance)

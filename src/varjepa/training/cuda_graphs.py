@@ -1,6 +1,6 @@
-"""The same step recorded once as a CUDA graph and replayed: one launch instead of thousands.
+"""The training step recorded once as a CUDA graph and replayed: one launch instead of thousands.
 
-A recording has fixed shapes. Mask sizes change every step, so index sets are padded to one of a few
+A graph has fixed shapes. Mask sizes change every step, so index sets are padded to one of a few
 *buckets*, with the sizes themselves read from the device; the last batch of an epoch is filled up
 with rows that count 0. Padding changes no result: what is not valid is in no attention and no term.
 """
@@ -26,13 +26,13 @@ from varjepa.training.step import StepInputs, Stepper
 Bucket = tuple[int, int]
 
 WARM_UP = 2
-"""Steps of a bucket that run as they are before it is recorded; they count as any other."""
+"""Ordinary steps of a bucket before it is recorded; they train like any other."""
 
-FEWEST = 8
-"""Rooms are multiples of this many places."""
+MULTIPLE = 8
+"""Bucket sizes are multiples of this many places."""
 
-LADDER = 3
-"""At most so many buckets per axis."""
+MAX_BUCKETS = 3
+"""Maximum number of buckets per axis."""
 
 
 class PaddedStepper(Stepper):
@@ -40,7 +40,7 @@ class PaddedStepper(Stepper):
 
     def get_ready(self) -> None:
         steps, device = self.steps_per_epoch, self.device
-        # a line per step of the epoch; recordings read them where they lie
+        # a line per step of the epoch, in tensors that the graphs refer to
         self.table_index = torch.zeros(steps, self.batch, dtype=torch.long, device=device)
         self.table_share = torch.ones(steps, self.batch, device=device)
         self.table_sizes = torch.zeros(steps, 2, dtype=torch.long, device=device)
@@ -95,11 +95,11 @@ class PaddedStepper(Stepper):
 
 
 class CapturedStepper(PaddedStepper):
-    """A stepper whose steps are replayed recordings, one per bucket."""
+    """A stepper that replays a CUDA graph per bucket."""
 
     def get_ready(self) -> None:
         super().get_ready()
-        self.recordings: dict[Bucket, torch.cuda.CUDAGraph] = {}
+        self.graphs: dict[Bucket, torch.cuda.CUDAGraph] = {}
         self.seen: Counter[Bucket] = Counter()
         self.stream = torch.cuda.Stream(self.device)
         self.pool = torch.cuda.graph_pool_handle()
@@ -107,10 +107,10 @@ class CapturedStepper(PaddedStepper):
 
     def take_line(self, bucket: Bucket) -> None:
         self.seen[bucket] += 1
-        if bucket not in self.recordings and self.seen[bucket] > WARM_UP and not self.gave_up:
+        if bucket not in self.graphs and self.seen[bucket] > WARM_UP and not self.gave_up:
             self.record(bucket)
-        if bucket in self.recordings:
-            self.recordings[bucket].replay()
+        if bucket in self.graphs:
+            self.graphs[bucket].replay()
             return
         # recording needs the stream it will record on to have run the same work before
         current = torch.cuda.current_stream(self.device)
@@ -121,14 +121,14 @@ class CapturedStepper(PaddedStepper):
 
     def tensors(self) -> dict[str, Tensor]:
         buckets = [(*bucket, count) for bucket, count in self.seen.items()]
-        return {**super().tensors(), "rooms": torch.tensor(buckets)}  # (buckets, 3)
+        return {**super().tensors(), "buckets": torch.tensor(buckets)}  # (buckets, 3)
 
     def restore(self, saved: Mapping[str, Tensor]) -> None:
-        """Record every bucket again that had a recording, so that the same steps are replayed.
+        """Record every bucket again that had a graph, so that the same steps are replayed.
 
-        That takes real steps; whatever they moved gets its saved value afterwards, in place.
+        That takes real steps; everything they changed gets its saved value afterwards, in place.
         """
-        buckets = saved["rooms"].tolist() if "rooms" in saved else []  # taken without recordings
+        buckets = saved["buckets"].tolist() if "buckets" in saved else []  # taken without graphs
         self.begin_epoch()
         for *bucket, count in buckets:
             for _ in range(min(count, WARM_UP + 1)):
@@ -138,7 +138,7 @@ class CapturedStepper(PaddedStepper):
         self.seen = Counter({(p_ctx, p_trg): count for p_ctx, p_trg, count in buckets})
 
     def record(self, bucket: Bucket) -> None:
-        """Record the bucket's step; where that fails, go on without recordings."""
+        """Record the bucket's step as a graph; if that fails, continue without graphs."""
         graph = torch.cuda.CUDAGraph()
         numbers = self.streams.numbers
         current, state = torch.cuda.current_stream(self.device), numbers.get_state()
@@ -151,7 +151,7 @@ class CapturedStepper(PaddedStepper):
                 super().take_line(bucket)
         except RuntimeError as error:
             self.gave_up = True
-            self.recordings.clear()
+            self.graphs.clear()
             # a recording that broke off leaves its stream current and its generator recording
             torch.cuda.set_stream(current)
             fresh = torch.Generator(self.device)
@@ -163,7 +163,7 @@ class CapturedStepper(PaddedStepper):
                 stacklevel=2,
             )
         else:
-            self.recordings[bucket] = graph
+            self.graphs[bucket] = graph
 
 
 def bucket_for(sizes: tuple[int, int], features: int, masks: MaskSettings) -> Bucket:
@@ -171,7 +171,7 @@ def bucket_for(sizes: tuple[int, int], features: int, masks: MaskSettings) -> Bu
     p_ctx, p_trg = (
         min(largest, -(-size // pace) * pace)
         for size, largest in zip(sizes, largest_mask_sizes(features, masks), strict=True)
-        for pace in [max(FEWEST, -(-largest // LADDER))]
+        for pace in [max(MULTIPLE, -(-largest // MAX_BUCKETS))]
     )
     return p_ctx, p_trg
 

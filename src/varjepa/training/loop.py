@@ -7,18 +7,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from varjepa.errors import InputError
 from varjepa.settings import Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.checkpoints import Checkpoint, Checkpoints, checkpointed
-from varjepa.training.collapse_alarm import CollapseReport, inspect_latents
+from varjepa.training.collapse_alarm import CollapseReport, check_collapse
 from varjepa.training.cuda_graphs import make_stepper
 from varjepa.training.losses import Loss
 from varjepa.training.processes import ALONE, World
-from varjepa.training.row_source import SAMPLE, RowSource, as_source
+from varjepa.training.row_source import RowSource, as_source
 from varjepa.training.selection import Selection
 from varjepa.training.state import Record, TrainingState, snapshot
 from varjepa.training.step import Stepper
@@ -107,27 +106,6 @@ def train(
         check_collapse(objective, source.sample, world),
         skipped,
     )
-
-
-def check_collapse(objective: Loss, rows: EncodedTable, world: World = ALONE) -> CollapseReport:
-    """The collapse alarm on the first rows."""
-    few = rows.take(slice(0, SAMPLE))
-    cells = torch.cat([few.num, few.cat.to(few.num.dtype)], dim=1)
-    if few.observed is not None:
-        cells = cells.masked_fill(~few.observed, math.nan)
-        varies = _nan_range(cells) > 0
-    else:
-        varies = cells.amax(0) > cells.amin(0)
-    (means,) = world.map_rows(lambda some: (objective.embed(some).mean,), few)
-    return inspect_latents(means, varies, objective.active_variance)
-
-
-def _nan_range(cells: Tensor) -> Tensor:
-    """Max − min over rows, ignoring NaN; 0 where a column is all NaN."""
-    missing = cells.isnan()
-    highest = cells.masked_fill(missing, -math.inf).amax(0)
-    lowest = cells.masked_fill(missing, math.inf).amin(0)
-    return (highest - lowest).clamp_min(0)
 
 
 def _not_finite(stepper: Stepper) -> str:

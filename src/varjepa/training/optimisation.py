@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -17,24 +17,15 @@ from varjepa.settings import Training
 from varjepa.variational.elbo import ElboTerms
 
 
-@dataclass(frozen=True, slots=True)
-class KlAnnealing:
-    """α^KL(t) = min(t / T, 1) · α^KL_final, with a duration T per latent; this is the factor.
+def kl_factors(step: int, durations: tuple[float, float, float]) -> tuple[float, float, float]:
+    """Factors min(t / T, 1) on the final weights of kl_sx, kl_z and kl_sy.
 
-    t counts the current step, so that no step has a weight of exactly 0: an objective of KL terms
-    alone has a gradient from the start.
+    ``durations`` are their T in optimiser steps; 0: full weight from the start. t = ``step`` + 1
+    counts the current step, so that no weight is ever exactly 0: an objective of KL terms alone has
+    a gradient from the start.
     """
-
-    steps_sx: float
-    """T of s_x, in optimiser steps; 0: full weight from the start"""
-    steps_z: float
-    """T of z"""
-    steps_sy: float
-    """T of s_y"""
-
-    def at(self, step: int) -> tuple[float, float, float]:
-        """Factors of kl_sx, kl_z and kl_sy after ``step`` = 0, 1, … finished steps."""
-        return _ramp(step, self.steps_sx), _ramp(step, self.steps_z), _ramp(step, self.steps_sy)
+    sx, z, sy = (1.0 if t <= 0 else min((step + 1) / t, 1.0) for t in durations)
+    return sx, z, sy
 
 
 def annealed(terms: ElboTerms, factors: Tensor) -> ElboTerms:
@@ -49,10 +40,6 @@ def warm_up_cosine(step: int, warm_up: float, total: int) -> float:
         return (step + 1) / (warm_up + 1)
     done = (step - warm_up) / max(1.0, total - warm_up)
     return 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
-
-
-def _ramp(step: int, duration: float) -> float:
-    return 1.0 if duration <= 0 else min((step + 1) / duration, 1.0)
 
 
 MOMENTS = ("step", "exp_avg", "exp_avg_sq")

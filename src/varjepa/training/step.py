@@ -20,7 +20,7 @@ from varjepa.settings import Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.losses import Loss
 from varjepa.training.optimisation import (
-    KlAnnealing,
+    kl_factors,
     make_optimiser,
     moments_of,
     restore_moments,
@@ -231,7 +231,8 @@ class Stepper:
         epochs = o.length(len(self.rows))
         warm_up = o.warm_up_share * epochs * per_epoch
         rate = o.learning_rate * warm_up_cosine(step, warm_up, self.total)
-        return rate, KlAnnealing(*(share * epochs * per_epoch for share in o.anneal_share)).at(step)
+        sx, z, sy = (share * epochs * per_epoch for share in o.anneal_share)
+        return rate, kl_factors(step, (sx, z, sy))
 
     def step(self) -> None:
         """Take the epoch's next step."""

@@ -61,7 +61,7 @@ def test_a_reading_that_is_given_up(stderr: io.StringIO) -> None:
 
 def test_a_log_gets_nothing_of_reading(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(list(progress.reading_bar(blocks(), 2000))) == 2
-    with progress.show_progress() as bar:  # over before a line is due
+    with progress.listening(True, None, False) as bar:  # over before a line is due
         bar.on_step(1, 2)
         bar.on_epoch({"epoch": 1, "loss": 0.5})
     assert capsys.readouterr() == ("", "")
@@ -72,14 +72,14 @@ def test_a_bar_fits_a_narrow_terminal(stderr: io.StringIO, monkeypatch: pytest.M
         return Console(file=stderr, force_terminal=True, width=80)
 
     monkeypatch.setattr(progress, "Console", narrow)
-    with progress.show_progress() as bar:
+    with progress.listening(True, None, False) as bar:
         for epoch in range(1, 4):
             bar.on_step(10_000 * epoch, 1_000_000)
             bar.on_epoch({"epoch": 1000 * epoch, "loss": -12345.678, "rec": 1.0, "gen": 2.0})
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stderr.getvalue())
     last = [line for line in re.split(r"[\r\n]", shown) if line.strip()][-1]
     assert len(last) <= 80
-    assert "epoch 3001" in last
+    assert "epoch 2001" in last
     assert "loss -1.235e+04" in last
     assert last.rstrip().endswith("left")
     assert "rec" not in shown
@@ -95,7 +95,7 @@ class Clock:
 def lines_of(steps: int, seconds: float, first: int = 0) -> list[str]:
     """What a log holds of a training of so many steps, ten a epoch."""
     clock, lines = Clock(), []
-    listener = progress.ProgressLines(lines.append, clock)
+    listener = progress.Listener(progress.LinesNowAndThen(lines.append, clock))
     for step in range(first + 1, steps + 1):
         clock.now += seconds
         listener.on_step(step, steps)
@@ -149,4 +149,6 @@ def test_the_closing_sentence_of_a_bad_fit() -> None:
     assert told.startswith("not good: the latents have collapsed")
     silent = [f"c{i}" for i in range(7)]
     told = progress.describe_training(history, "score", 3, False, silent)
-    assert told.startswith("fair: 7 columns leave no trace in the embedding (c0, c1, c2, c3, c4 …)")
+    assert told.startswith(
+        "fair: these columns leave no trace in the embedding: c0, c1, c2, c3, c4 …;"
+    )

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from varjepa.cli import demo, describe, embed, evaluate, fit, impute, sample, score, shell
+from varjepa.errors import InputError
 from varjepa.version import __version__
 
 app = typer.Typer(
@@ -36,8 +37,10 @@ def _root(
     if version:
         shell.console.print(__version__)
         raise typer.Exit
-    if context.invoked_subcommand not in (None, "fit"):
-        shell.refuse_torchrun(context.invoked_subcommand)
+    command = context.invoked_subcommand
+    if command not in (None, "fit") and shell.torchrun_rank() is not None:
+        # processes that do not know of each other would all write the same files
+        raise InputError(f"torchrun is for varjepa fit; start varjepa {command} without it")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -7,20 +7,16 @@ from typing import Annotated
 
 import typer
 
-from varjepa.cli.shell import console, positive
-from varjepa.errors import InputError
+from varjepa.cli.shell import console
 from varjepa.files import make_folder
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo"),
-    rows: Annotated[int, typer.Option(help="Rows of the SIM table, 100 to 10,000.")] = 10_000,
-    epochs: Annotated[int, typer.Option(help="Training epochs.")] = 22,
+    rows: Annotated[int, typer.Option(help="Rows of the SIM table.", min=100, max=10_000)] = 10_000,
+    epochs: Annotated[int, typer.Option(help="Training epochs.", min=1)] = 22,
 ) -> None:
     """Fit, evaluate, impute and sample on the embedded SIM table, with a report."""
-    if not 100 <= rows <= 10_000:
-        raise InputError(f"--rows must be between 100 and 10000, not {rows}")
-    positive("--epochs", epochs)
     make_folder(out)
 
     from varjepa.demo.run import DemoSettings, run_demo

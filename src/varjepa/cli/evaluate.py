@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from varjepa.cli.options import Device, Kinds, Seed, Table, check_source, parse_kinds, read_rows
-from varjepa.cli.shell import console, positive, seed_number
+from varjepa.cli.shell import console
 from varjepa.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,9 +31,10 @@ def evaluate(
         typer.Option(help="E.g. forest. Default: linear, mlp, xgboost or else boosted_trees."),
     ] = None,
     task: Annotated[str, typer.Option(help="auto, classification or regression.")] = "auto",
-    runs: Annotated[int, typer.Option(help="Trainings of each predictor.")] = 3,
+    runs: Annotated[int, typer.Option(help="Trainings of each predictor.", min=1)] = 3,
     epochs: Annotated[
-        int | None, typer.Option(help="Of T-JEPA and Var-T-JEPA. Default: as the table needs.")
+        int | None,
+        typer.Option(help="Of T-JEPA and Var-T-JEPA. Default: as the table needs.", min=1),
     ] = None,
     transductive: Annotated[
         bool, typer.Option(help="Fit representations on all rows, without labels, as the paper.")
@@ -43,7 +44,8 @@ def evaluate(
     ] = False,
     kind: Kinds = None,
     rows: Annotated[
-        int | None, typer.Option(help="Use a random sample of this many rows. Default: all.")
+        int | None,
+        typer.Option(help="Use a random sample of this many rows. Default: all.", min=1),
     ] = None,
     device: Device = "auto",
     seed: Seed = 0,
@@ -65,14 +67,14 @@ def evaluate(
         task=cast("TaskChoice", task),
         representations=tuple(representations or REPRESENTATIONS),
         predictors=tuple(predictors or ()),
-        runs=positive("--runs", runs),
-        epochs=None if epochs is None else positive("--epochs", epochs),
+        runs=runs,
+        epochs=epochs,
         transductive=transductive,
         labels_pick_checkpoint=labels_pick_checkpoint,
         kinds=tuple(parse_kinds(kind).items()),
-        rows=None if rows is None else positive("--rows", rows),
+        rows=rows,
         device=device,
-        seed=seed_number(seed),
+        seed=seed,
     )
     check_can_draw()
     results = run_evaluation(read_rows(table), table.name, out, settings, say=_say, verbose=True)

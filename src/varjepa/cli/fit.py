@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from varjepa.cli import options
 from varjepa.cli.describe import describe_fit
-from varjepa.cli.options import (
-    Device,
-    Kinds,
-    Overwrite,
-    Seed,
-    Tables,
-    check_out,
-    check_source,
-    parse_kinds,
-)
-from varjepa.cli.shell import console, is_main_process, one_of, positive, seed_number
+from varjepa.cli.shell import console, is_main_process, one_of
 from varjepa.errors import InputError, Interrupted
 
 if TYPE_CHECKING:
@@ -30,26 +21,27 @@ if TYPE_CHECKING:
 
 
 def fit(
-    table: Tables,
+    table: options.Tables,
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     target: Annotated[
         str | None,
         typer.Option(help="Label column: not learned from, used only to select the checkpoint."),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Number of epochs. Default: chosen by the number of rows.")
+        int | None,
+        typer.Option(help="Number of epochs. Default: chosen by the number of rows.", min=1),
     ] = None,
     max_steps: Annotated[
-        int | None, typer.Option(help="Maximum number of optimiser steps.")
+        int | None, typer.Option(help="Maximum number of optimiser steps.", min=1)
     ] = None,
-    kind: Kinds = None,
-    device: Device = "auto",
-    seed: Seed = 0,
+    kind: options.Kinds = None,
+    device: options.Device = "auto",
+    seed: options.Seed = 0,
     tensorboard: Annotated[bool, typer.Option(help="Also write TensorBoard events.")] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue a fit that was interrupted.")
     ] = False,
-    overwrite: Overwrite = False,
+    overwrite: options.Overwrite = False,
     checkpoint_every: Annotated[
         float, typer.Option(help="Seconds between checkpoints, which are in OUT/checkpoints.")
     ] = 30.0,
@@ -59,13 +51,8 @@ def fit(
 ) -> None:
     """Learn from a table; labels are not needed."""
     start = time.perf_counter()
-    for option, number in (("--epochs", epochs), ("--max-steps", max_steps)):
-        if number is not None:
-            positive(option, number)
     one_of("--compile", compile_steps, ("on", "off"))
-    random_state = seed_number(seed)
-    check_source(table)
-    check_out(out, [table], overwrite)
+    options.check_paths(out, overwrite, table)
     has_model, checkpoints = (out / "manifest.json").exists(), out / "checkpoints"
     if has_model and not resume and not overwrite:
         raise InputError(f"{out} holds a model already; add --overwrite to replace it")
@@ -89,9 +76,9 @@ def fit(
 
     model = VarTJEPA(
         training=Training(epochs="auto" if epochs is None else epochs, max_steps=max_steps),
-        column_kinds=parse_kinds(kind) or None,
+        column_kinds=options.parse_kinds(kind) or None,
         device=device,
-        random_state=random_state,
+        random_state=seed,
         verbose=2,
     )
     run = Run(

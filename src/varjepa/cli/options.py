@@ -6,7 +6,6 @@ Paths are checked before torch and pyarrow are imported, so that a typing error 
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,7 +36,7 @@ MEASURES = "predictive, posterior (the paper's), surprise or nll; also nll-balan
 Kinds = Annotated[
     list[str] | None, typer.Option(help="Override a column's kind, e.g. zip=categorical.")
 ]
-Seed = Annotated[int, typer.Option(help="Random seed.")]
+Seed = Annotated[int, typer.Option(help="Random seed.", min=0, max=2**32 - 1)]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 RawText = Annotated[
     bool, typer.Option("--raw-text", help="CSV: no quote before text that looks like a formula.")
@@ -71,21 +70,24 @@ def check_model(folder: Path) -> None:
         raise InputError(f"{folder} is not a model folder: {why}")
 
 
-def check_out(out: Path, inputs: Iterable[str | Path], overwrite: bool) -> None:
-    """Refuse to replace an input, unless the user says so."""
-    if overwrite or not out.exists():
+def check_paths(
+    out: Path, overwrite: bool, table: str | Path | None, model: Path | None = None
+) -> None:
+    """Refuse what is not there, and an output that would replace an input."""
+    if model is not None:
+        check_model(model)
+    if table is None:
         return
-    for source in inputs:
-        path = Path(source)
+    check_source(table)
+    path, files = Path(table), _matches(str(table))
+    if path.exists():
         files = [path, *path.rglob("*.parquet")] if path.is_dir() else [path]
-        if not path.exists():
-            files = [Path(match) for match in _matches(str(source))]
-        if any(file.exists() and file.samefile(out) for file in files):
-            raise InputError(f"--out {out} is an input; add --overwrite to replace it")
+    if not overwrite and out.exists() and any(file.samefile(out) for file in files):
+        raise InputError(f"--out {out} is an input; add --overwrite to replace it")
 
 
-def _matches(pattern: str) -> list[str]:
-    return glob.glob(pattern, recursive=True)  # noqa: PTH207 - the pattern may be absolute
+def _matches(pattern: str) -> list[Path]:
+    return [Path(match) for match in glob.glob(pattern, recursive=True)]  # noqa: PTH207
 
 
 # --- models and tables
@@ -122,7 +124,7 @@ def write_result(table: pa.Table, out: Path, raw_text: bool) -> None:
 def split_kept(
     rows: pa.Table, keep: list[str] | None, model: VarTJEPA
 ) -> tuple[pa.Table, pa.Table]:
-    """The columns for the model, and those that are only copied into the output."""
+    """The columns for the model, and those that are copied into the output."""
     from varjepa.tables.messages import quoted, suggestion
 
     kept = list(dict.fromkeys(keep or ()))
@@ -130,20 +132,8 @@ def split_kept(
         if name not in rows.column_names:
             close = suggestion(name, rows.column_names)
             raise InputError(f"--keep {quoted(name)} is not a column of the table{close}")
-    read = set(getattr(model, "feature_names_in_", ()))
+    read = getattr(model, "feature_names_in_", ())
     return rows.drop_columns([name for name in kept if name not in read]), rows.select(kept)
-
-
-def join_kept(kept: pa.Table, result: pa.Table) -> pa.Table:
-    """The kept columns in front of the others."""
-    from varjepa.tables.messages import listed
-
-    twice = [name for name in kept.column_names if name in result.column_names]
-    if twice:
-        raise InputError(f"--keep: the output has a column {listed(twice)} of its own")
-    for name in reversed(kept.column_names):
-        result = result.add_column(0, kept.schema.field(name), kept[name])
-    return result
 
 
 def parse_measure(word: str) -> tuple[Any, Any]:

@@ -7,48 +7,31 @@ from typing import Annotated
 
 import typer
 
-from varjepa.cli.options import (
-    Device,
-    Model,
-    Out,
-    Overwrite,
-    RawText,
-    Seed,
-    check_model,
-    check_out,
-    check_source,
-    load_model,
-    read_rows,
-    write_result,
-)
-from varjepa.cli.shell import positive, seed_number
+from varjepa.cli import options
 
 
 def sample(
-    model: Model,
-    out: Out,
+    model: options.Model,
+    out: options.Out,
     given: Annotated[
         Path | None, typer.Argument(help="A table with values of some columns to condition on.")
     ] = None,
     rows: Annotated[
-        int | None, typer.Option(help="Number of rows. Default: 100, or as many as GIVEN has.")
+        int | None,
+        typer.Option(help="Number of rows. Default: 100, or as many as GIVEN has.", min=1),
     ] = None,
-    device: Device = "auto",
-    seed: Seed = 0,
-    overwrite: Overwrite = False,
-    raw_text: RawText = False,
+    device: options.Device = "auto",
+    seed: options.Seed = 0,
+    overwrite: options.Overwrite = False,
+    raw_text: options.RawText = False,
 ) -> None:
     """Sample new rows, whole or conditional on some columns."""
-    random_state = seed_number(seed)
-    check_model(model)
-    if given is not None:
-        check_source(given)
-        check_out(out, [given], overwrite)
+    options.check_paths(out, overwrite, given, model=model)
 
     from varjepa.tables import read_table
 
-    estimator = load_model(model, device, out)
-    fixed = None if given is None else read_rows(given)
-    count = rows if rows is not None else 100 if fixed is None else fixed.num_rows
-    sampled = estimator.sample(positive("--rows", count), given=fixed, random_state=random_state)
-    write_result(read_table(sampled), out, raw_text)
+    estimator = options.load_model(model, device, out)
+    fixed = None if given is None else options.read_rows(given)
+    count = rows or (100 if fixed is None else fixed.num_rows)
+    sampled = estimator.sample(count, given=fixed, random_state=seed)
+    options.write_result(read_table(sampled), out, raw_text)

@@ -15,18 +15,16 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.console import Console
 from rich.segment import Segment
 from typer.core import TyperCommand, TyperGroup
 
 from varjepa.errors import InputError, Interrupted
-from varjepa.training.progress import passing_bar
 
 _UNSEEN = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f"  # C0 without the line feed, DEL, C1
@@ -51,15 +49,10 @@ class PlainConsole(Console):
     def __init__(self) -> None:
         super().__init__(markup=False, emoji=False, highlight=False)
 
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
+    def render(self, *given: Any, **options: Any) -> Iterable[Segment]:
         """Rich's own styles are no part of a segment's text, so they pass."""
-        for segment in super().render(renderable, options):
-            if segment.control:
-                yield segment
-            else:
-                yield Segment(visible(segment.text), segment.style)
+        for segment in super().render(*given, **options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
 
 UsageError: Any = typer.BadParameter.__base__  # Typer may bring its own copy of Click
@@ -73,18 +66,22 @@ TERMINATED = 143  # and after SIGTERM
 console = PlainConsole()
 
 
-class ListCommand(TyperCommand):
+class TakesLists:
     """Lets a repeatable option take several values at once: ``--variants A G``."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, _spread(self.params, args))
-
-
-class ListGroup(TyperGroup):
-    """The same for a group that does something by itself."""
+    params: list[Any]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, _spread(self.params, args))
+        parsed: list[str] = super().parse_args(ctx, _spread(self.params, args))  # type: ignore[misc]
+        return parsed
+
+
+class ListCommand(TakesLists, TyperCommand):
+    """A command with such options."""
+
+
+class ListGroup(TakesLists, TyperGroup):
+    """A group with such options, which does something by itself."""
 
 
 def _spread(params: list[Any], args: list[str]) -> list[str]:
@@ -177,26 +174,15 @@ def is_main_process() -> bool:
     return not torchrun_rank()
 
 
-def refuse_torchrun(command: str) -> None:
-    """Processes that do not know of each other would all write the same files."""
-    if torchrun_rank() is not None:
-        raise InputError(f"torchrun is for varjepa fit; start varjepa {command} without it")
-
-
 def keep_freed_memory() -> None:
-    """Let this process keep up to 1 GB of freed memory instead of returning it to the system.
+    """Let this process keep up to 1 GB of freed memory: clearing pages is a tenth of a step.
 
-    A training step frees and allocates hundreds of MB, and the system clears every page that it
-    hands out again: a tenth of the step. This holds for the whole process, so commands call it, not
-    the library. Without glibc it does nothing.
+    This holds for the whole process, so commands call it, not the library.
     """
-    try:
+    with suppress(AttributeError, OSError, TypeError):  # only glibc has it
         mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
-        return
-    trim_threshold, mmap_threshold = -1, -3
-    mallopt(trim_threshold, 1 << 30)
-    mallopt(mmap_threshold, 1 << 30)
+        for threshold in (-1, -3):  # of trim and mmap
+            mallopt(threshold, 1 << 30)
 
 
 def refuse_unusable(words: list[str]) -> None:
@@ -209,13 +195,6 @@ def refuse_unusable(words: list[str]) -> None:
             raise InputError("an argument is empty; is a variable not set?")
         if not word.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in word):
             raise InputError(f"the argument {word} is not UTF-8 text")
-
-
-def seed_number(value: int) -> int:
-    """A seed that every generator takes."""
-    if not 0 <= value < 2**32:
-        raise InputError(f"--seed must be between 0 and 4294967295, not {value}")
-    return value
 
 
 def one_of(option: str, word: str, known: tuple[Word, ...]) -> Word:
@@ -231,26 +210,6 @@ def positive(option: str, value: int) -> int:
     if value < 1:
         raise InputError(f"{option} must be at least 1, not {value}")
     return value
-
-
-@contextmanager
-def progress_bar(total: int) -> Iterator[Callable[[str, int], None]]:
-    """A bar over epochs; yields a function to call with (variant, epoch)."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total} epochs"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with passing_bar(*columns) as bar:
-        task = bar.add_task("starting", total=total)
-
-        def advance(variant: str, epoch: int) -> None:
-            bar.update(task, advance=1, description=f"variant {variant}")
-
-        yield advance
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -5,19 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from varjepa.errors import InputError
 from varjepa.files import make_folder
@@ -27,72 +20,120 @@ if TYPE_CHECKING:
 
     from varjepa.training.state import Record
 
-
-class Listener(Protocol):
-    """Is told about every step and every epoch."""
-
-    def on_step(self, step: int, total: int) -> None: ...
-    def on_epoch(self, record: Record) -> None: ...
+Show = Callable[[int, int, str, str], None]
+"""Called with the work done, all work, what is done, and a figure about it."""
 
 
-class Listeners:
-    """Several listeners as one."""
+class Listener:
+    """Is told about every step and every epoch, and tells the user, a file, and TensorBoard."""
 
-    def __init__(self, members: list[Listener]) -> None:
-        self.members = members
+    def __init__(self, show: Show | None, history: Path | None = None, writer: Any = None) -> None:
+        self.show, self.history, self.writer = show, history, writer
+        self.mode = "w"  # an older history stays until there is something to put in its place
+        self.epoch, self.loss = 1, ""
 
     def on_step(self, step: int, total: int) -> None:
-        for member in self.members:
-            member.on_step(step, total)
+        if self.show is not None:
+            self.show(step, total, f"epoch {self.epoch}", self.loss)
 
     def on_epoch(self, record: Record) -> None:
-        for member in self.members:
-            member.on_epoch(record)
+        self.epoch, self.loss = record["epoch"] + 1, f"loss {record['loss']:.4g}"
+        if self.history is not None:  # at once: a crash keeps what was learned so far
+            with self.history.open(self.mode, encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+            self.mode = "a"
+        if self.writer is not None:
+            for name, value in record.items():
+                if name != "epoch" and isinstance(value, float | int):
+                    self.writer.add_scalar(name, value, record["epoch"])
 
 
 @contextmanager
-def listening(bar: bool, folder: Path | None, tensorboard: bool) -> Iterator[Listeners]:
-    """The listeners that a user asked for, closed at the end."""
+def listening(bar: bool, folder: Path | None, tensorboard: bool) -> Iterator[Listener]:
+    """A listener as the user wants it, closed at the end."""
     with ExitStack() as stack:
-        members: list[Listener] = []
-        if bar:
-            members.append(stack.enter_context(show_progress()))
-        if folder is not None:
-            make_folder(folder)
-            members.append(JsonlHistory(folder / "history.jsonl"))
-            if tensorboard:
-                members.append(stack.enter_context(tensorboard_events(folder)))
-        yield Listeners(members)
+        show = stack.enter_context(progress()) if bar else None
+        if folder is None:
+            yield Listener(show)
+            return
+        make_folder(folder)
+        writer = stack.enter_context(closing(_open_tensorboard(folder))) if tensorboard else None
+        yield Listener(show, folder / "history.jsonl", writer)
+
+
+def _open_tensorboard(folder: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise InputError("TensorBoard is not installed: pip install tensorboard") from error
+    return SummaryWriter(str(folder))
 
 
 # --- progress: a bar on a terminal, lines now and then in a log
 
 
 @contextmanager
-def show_progress() -> Iterator[Listener]:
-    """Progress on stderr."""
+def progress() -> Iterator[Show]:
+    """Progress on stderr: on a terminal a bar that is gone at the end, else a few lines."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield ProgressLines(lambda line: console.print(line, markup=False, soft_wrap=True))
+        yield LinesNowAndThen(lambda line: console.print(line, markup=False, soft_wrap=True))
         return
     columns = (
-        TextColumn("epoch {task.fields[epoch]}"),
+        TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.fields[loss]}"),
+        TextColumn("{task.fields[figure]}"),
         TimeRemainingColumn(),
         TextColumn("left"),
     )
-    with passing_bar(*columns) as progress:
-        task = progress.add_task("", total=None, epoch=1, loss="")
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=None, figure="")
 
-        class Bar:
-            def on_step(self, step: int, total: int) -> None:
-                progress.update(task, completed=step, total=total)
+        def show(done: int, total: int, what: str, figure: str) -> None:
+            bar.update(task, completed=done, total=total, description=what, figure=figure)
 
-            def on_epoch(self, record: Record) -> None:
-                progress.update(task, epoch=record["epoch"] + 1, loss=f"loss {record['loss']:.4g}")
+        yield show
 
-        yield Bar()
+
+class LinesNowAndThen:
+    """Lines for a log.
+
+    At every tenth of the work, and in between after 10 s, 20 s, 40 s, and so on: about 20 lines
+    however long the work takes, and none if it takes less than a second.
+    """
+
+    def __init__(
+        self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.say, self.clock = say, clock
+        self.start: tuple[float, float] | None = None
+        """time and share done at the first call: a resumed training does not begin at 0"""
+        self.last, self.tenths, self.interval = clock(), 0, 10.0
+
+    def __call__(self, done: int, total: int, what: str, figure: str) -> None:
+        now, share = self.clock(), done / total
+        tenths, waited = int(10 * share), now - self.last
+        if self.start is None:
+            self.start, self.tenths = (now, share), tenths
+            return
+        if waited < 1 or (tenths == self.tenths and waited < self.interval):
+            return
+        if tenths == self.tenths:
+            self.interval = 2 * waited
+        self.tenths, self.last = tenths, now
+        left = in_words((now - self.start[0]) * (1 - share) / max(share - self.start[1], 1e-9))
+        self.say(", ".join(filter(None, (what, f"{share:.0%} done", figure, f"{left} left"))))
+
+
+def reading_bar(blocks: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """The same blocks, with progress: how many of the ``rows`` have been read."""
+    done = 0
+    with progress() as show:
+        show(0, rows, "reading", f"0 of {rows:,} rows")
+        for block in blocks:
+            yield block
+            done += block.num_rows
+            show(done, rows, "reading", f"{done:,} of {rows:,} rows")
 
 
 def show_lines(lines: Sequence[str]) -> None:
@@ -100,54 +141,6 @@ def show_lines(lines: Sequence[str]) -> None:
     console = Console(stderr=True, markup=False, emoji=False, highlight=False)
     for line in lines:
         console.print(line, soft_wrap=True)
-
-
-class ProgressLines:
-    """A line now and then, for a log."""
-
-    def __init__(
-        self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.say = say
-        self.timer = LineTimer(clock)
-        self.epoch, self.loss = 1, ""
-
-    def on_step(self, step: int, total: int) -> None:
-        left = self.timer.time_left(step / total)
-        if left is not None:
-            self.say(f"epoch {self.epoch}, {step / total:.0%} done{self.loss}, {left} left")
-
-    def on_epoch(self, record: Record) -> None:
-        self.epoch, self.loss = record["epoch"] + 1, f", loss {record['loss']:.4g}"
-
-
-class LineTimer:
-    """Decides when a log gets another line.
-
-    At every tenth of the work, and in between after 10 s, 20 s, 40 s, and so on: about 20 lines
-    however long the work takes, and none if it takes less than a second.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.clock = clock
-        self.start: tuple[float, float] | None = None
-        """time and share done at the first call: a resumed training does not begin at 0"""
-        self.last, self.tenths = clock(), 0
-        self.interval = 10.0
-
-    def time_left(self, done: float) -> str | None:
-        """In words, for a share of the work that is done; None: no line yet."""
-        now, tenths = self.clock(), int(10 * done)
-        if self.start is None:
-            self.start, self.tenths = (now, done), tenths
-            return None
-        waited = now - self.last
-        if waited < 1 or (tenths == self.tenths and waited < self.interval):
-            return None
-        if tenths == self.tenths:
-            self.interval = 2 * waited
-        self.tenths, self.last = tenths, now
-        return in_words((now - self.start[0]) * (1 - done) / (done - self.start[1]))
 
 
 def in_words(seconds: float) -> str:
@@ -163,30 +156,11 @@ def in_words(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def reading_bar(blocks: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """The same blocks, with a bar on stderr: how many of the ``rows`` have been read."""
-    columns = (
-        TextColumn("reading"),
-        BarColumn(),
-        TextColumn("{task.completed:,} of {task.total:,} rows"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with passing_bar(*columns) as progress:
-        task = progress.add_task("", total=rows)
-        for block in blocks:
-            yield block
-            progress.advance(task, block.num_rows)
-
-
-def passing_bar(*columns: ProgressColumn) -> Progress:
-    """A bar on a terminal that is gone at the end; nothing, not even an empty line, in a log."""
-    console = Console(stderr=True)
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-
-
 # --- the end, in words
+
+LEVEL = (0.05, 0.002)
+"""The last quarter of a training has levelled off if it gained less than this share of the whole
+gain, or of the score itself."""
 
 
 def describe_training(
@@ -202,18 +176,12 @@ def describe_training(
     """
     if collapsed:
         return "not good: the latents have collapsed, so that all rows look alike to the model"
-    scores = [r[score_name] for r in history if r.get(score_name) is not None]
+    start = "good: every column leaves a trace in the embedding"
     if silent_columns:
-        told = ", ".join(silent_columns[:5]) + (" …" if len(silent_columns) > 5 else "")
-        start = f"fair: {len(silent_columns)} columns leave no trace in the embedding ({told})"
-    else:
-        start = "good: every column leaves a trace in the embedding"
+        names = ", ".join(silent_columns[:5]) + (" …" if len(silent_columns) > 5 else "")
+        start = f"fair: these columns leave no trace in the embedding: {names}"
+    scores = [r[score_name] for r in history if r.get(score_name) is not None]
     return f"{start}; {_would_longer_help(scores, patience)}"
-
-
-LEVEL = (0.05, 0.002)
-"""The last quarter of a training has levelled off if it gained less than this share of the whole
-gain, or of the score itself."""
 
 
 def _would_longer_help(scores: Sequence[float], patience: int) -> str:
@@ -228,46 +196,3 @@ def _would_longer_help(scores: Sequence[float], patience: int) -> str:
     if scores[best] - before > least:
         return "the validation score was still improving when training ended: raise the epochs"
     return "the validation score has levelled off: longer training would hardly help"
-
-
-# --- what is kept of a training
-
-
-class JsonlHistory:
-    """One JSON object a line, written every epoch: a crash keeps what was learnt so far."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.mode = "w"  # an older history stays until there is something to put in its place
-
-    def on_step(self, step: int, total: int) -> None:
-        pass
-
-    def on_epoch(self, record: Record) -> None:
-        with self.path.open(self.mode, encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
-        self.mode = "a"
-
-
-@contextmanager
-def tensorboard_events(folder: Path) -> Iterator[Listener]:
-    """The same numbers as TensorBoard scalars."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise InputError("TensorBoard is not installed: pip install tensorboard") from error
-    writer: Any = SummaryWriter(str(folder))
-
-    class Events:
-        def on_step(self, step: int, total: int) -> None:
-            pass
-
-        def on_epoch(self, record: Record) -> None:
-            for name, value in record.items():
-                if name != "epoch" and isinstance(value, float | int):
-                    writer.add_scalar(name, value, record["epoch"])
-
-    try:
-        yield Events()
-    finally:
-        writer.close()

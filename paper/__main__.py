@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 from varjepa.cli import shell
 from varjepa.cli.shell import ListCommand, console, positive
 from varjepa.errors import InputError
+from varjepa.training.progress import progress
 
 if TYPE_CHECKING:
     from paper.compare import Block, Finding
@@ -75,7 +77,12 @@ def simulation(
     count = positive("--runs", runs if runs is not None else 2 if quick else 5)
     check_can_draw()
     waiting = study.count_waiting(out, chosen, count, settings)
-    with shell.progress_bar(waiting * settings.training.epochs) as advance:
+    total, done = waiting * settings.training.epochs, itertools.count(1)
+    with progress() as show:
+
+        def advance(variant: str, epoch: int) -> None:
+            show(next(done), total, f"variant {variant}", "")
+
         study.run_simulation(out, chosen, count, settings, advance)
     table, epoch_rows = study.open_simulation(out, settings)
     finish(out, study.simulation_blocks(table.rows, epoch_rows.rows))

@@ -18,7 +18,7 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -43,7 +43,7 @@ from paper.downstream import (
 from paper.labels import KEY as LABELS_KEY
 from paper.labels import labels_blocks, open_labels
 from paper.protocol import SCORES
-from paper.published import PAPER_PREDICTORS, uncertainty_paper_value
+from paper.published import PAPER_PREDICTORS, sensitivity_paper_value, uncertainty_paper_value
 from paper.representations import LEARNED, TRAININGS_KEY, open_trainings
 from paper.sensitivity import KEY as SENSITIVITY_KEY
 from paper.sensitivity import open_sensitivity, sensitivity_blocks
@@ -227,6 +227,7 @@ def build_blocks(results: Results) -> list[Block]:
     """The headline, the goals, every study, and where the rows come from."""
     of = results.of
     return [
+        map_block(results),
         headline_block(of("simulation.json"), of("downstream.json"), of("uncertainty.json")),
         goals_block(of("downstream.json"), of("representations.json"), of("uncertainty.json")),
         *simulation_blocks(of("simulation.json"), of("epoch_diagnostics.json")),
@@ -236,6 +237,61 @@ def build_blocks(results: Results) -> list[Block]:
         *labels_blocks(of("low_labels.json")),
         origins_block(results),
     ]
+
+
+def map_block(results: Results) -> Block:
+    """Table or figure → command → cost → the paper's number and ours."""
+    simulation, downstream = results.of("simulation.json"), results.of("downstream.json")
+    sensitivity, labels = results.of("sensitivity.json"), results.of("low_labels.json")
+    uncertainty = first_embeddings(results.of("uncertainty.json"))
+    lines: list[tuple[str, str, str, str, str]] = []
+    if simulation:
+        agreeing, compared = count_agreeing(simulation, sorted({r["variant"] for r in simulation}))
+        cost = _time(row for row in simulation if row["latent"] == "s_x")
+        lines.append(("Table 1", "simulation", cost, f"{compared} numbers", f"{agreeing} agree"))
+    if downstream:
+        cost = _time(results.of("representations.json"))
+        cost += " of trainings, " + _time(row for row in downstream if row["coverage"] == 1)
+        wanted = [(d, "var_t_jepa", p, 1.0) for d in DATASETS for p in PAPER_PREDICTORS]
+        by_setting = {s: accuracy_cells(downstream, s) for s in begun(downstream)}
+        means = [
+            _number(fmean(cells[key].mean for key in wanted) if cells.keys() >= {*wanted} else None)
+            for cells in by_setting.values()
+        ]
+        paper = short(fmean(paper_accuracy(*key)[0] for key in wanted))
+        title = "Accuracy and F1 (Section 4.2, B.1); mean of Var-T-JEPA's 42 cells on all rows"
+        lines.append((title, "downstream", f"{cost} of predictors", paper, " · ".join(means)))
+    for dataset in PAPER_DATASETS if uncertainty else ():
+        scores = []
+        for setting in begun(uncertainty):
+            mine = [row for row in uncertainty if row["setting"] == setting]
+            groups = group(mine, "dataset", "arrangement", "score")
+            one = ambiguity_score(groups, dataset, setting)
+            scores.append(_number(metric_mean(one[1], "spearman") if one else None))
+        title = f"Uncertainty (B.3, Figures 3 and 5), {dataset}; Spearman with u"
+        paper = short(uncertainty_paper_value("spearman", dataset, LATENT))
+        lines.append((title, "uncertainty", "", paper, " · ".join(scores)))
+    if sensitivity:
+        full = [row for row in sensitivity if row["coverage"] == 1]
+        trainings = {(row["table"], row["column"]): row for row in full}.values()
+        cells = group(full, "table", "column", "predictor")
+        ours = fmean(fmean(row["accuracy"] for row in some) for some in cells.values())
+        values = [sensitivity_paper_value(t, c, p, 1.0) for t, c, p in cells]
+        paper = short(fmean(value[0] for value in values if value))
+        cost = f"{_time(trainings, 'training_seconds')} of trainings"
+        lines.append(("Sensitivity (B.2); mean accuracy", "sensitivity", cost, paper, short(ours)))
+    if labels:
+        cost = _time(labels)
+        lines.append(("Few labels (not in the paper)", "labels", cost, "–", "see the table"))
+    rows = [[title, f"`python -m paper {study}`", *rest] for title, study, *rest in lines]
+    about = "Ours: in the paper's setting · in our own."
+    table = Table("Map", ["", "command", "cost", "the paper", "ours"], rows)
+    return Block("map", "", "", about, tables=[table] if rows else ())
+
+
+def _time(rows: Iterable[Row], name: str = "seconds") -> str:
+    total = sum(row.get(name) or 0.0 for row in rows)
+    return f"{total / 60:.0f} min" if total < 7200 else f"{total / 3600:.1f} h"
 
 
 def goals_block(
@@ -401,7 +457,7 @@ def _several(paper: float | None, ours: Sequence[float | None]) -> str:
     return " · ".join([f"*{short(paper)}*", *(_number(value, 3) for value in ours)])
 
 
-def _number(value: float | None, digits: int) -> str:
+def _number(value: float | None, digits: int = 3) -> str:
     return MISSING if value is None else short(value, digits)
 
 
@@ -425,6 +481,7 @@ def block_markdown(block: Block, level: int = 2) -> str:
         if findings:
             parts.append("\n".join(f"- {f.sign} {f.claim}: {f.evidence}" for f in findings))
     is_alone = len(block.tables) == 1
+    parts += [f"![{figure.label}]({figure.file})" for figure in block.figures]
     below = 0 if is_alone else level + 1
     parts += [to_markdown(table, below, block.shows_gaps) for table in block.tables]
     return "\n\n".join(parts)

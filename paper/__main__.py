@@ -224,7 +224,7 @@ def labels(
 ) -> None:
     """Raw features and embeddings when only 50 to 1,000 rows have a label (not in the paper)."""
     from paper import labels as study
-    from varjepa.evaluate.few_labels import SIZES
+    from varjepa.evaluate.predictors import SIZES
     from varjepa.report.charts import check_can_draw
 
     plan = study.LabelsPlan(

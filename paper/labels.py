@@ -48,7 +48,7 @@ from paper.predictors.registry import Classification
 from paper.representations import LEARNED, Workbench
 from paper.settings import FULL, SETTINGS, SPLIT_SEED, Scale, Setting, pretraining
 from varjepa.environment import describe_environment, pick_device
-from varjepa.evaluate.few_labels import (
+from varjepa.evaluate.predictors import (
     COMPARED,
     SIZES,
     balance_blocks,

@@ -16,13 +16,24 @@ import pytest
 
 from varjepa.errors import InputError
 from varjepa.evaluate import EvaluateSettings, predictors
-from varjepa.evaluate.few_labels import SIZES, sizes_that_fit
-from varjepa.evaluate.predictors import PREDICTORS, default_predictors, fit_predictor, perceptron
-from varjepa.evaluate.representations import Blocks, encode_columns
+from varjepa.evaluate.predictors import (
+    PREDICTORS,
+    SIZES,
+    default_predictors,
+    fit_predictor,
+    perceptron,
+    sizes_that_fit,
+)
+from varjepa.evaluate.run import Blocks, check_settings, encode_columns
 from varjepa.evaluate.scores import Cell, best_on_validation, low_label_curve, paired_difference
-from varjepa.evaluate.settings import check_settings
-from varjepa.evaluate.splits import Split, split_rows
-from varjepa.evaluate.target import Target, check_split, hide_test_labels, read_target
+from varjepa.evaluate.splits import (
+    Split,
+    Target,
+    check_split,
+    hide_test_labels,
+    read_target,
+    split_rows,
+)
 from varjepa.tables import TableCodec
 
 
@@ -222,7 +233,7 @@ def test_columns_are_scaled_by_the_rows_they_are_fitted_on() -> None:
     fit_rows = pa.table({"a": [1.0, 3.0, None], "b": ["x", "y", None], "c": [5.0, 6.0, 7.0]})
     other = pa.table({"a": [2.0, None, 2.5], "b": ["y", None, "x"], "c": [5.0, 5.0, 5.0]})
     codec = TableCodec.fit(fit_rows)
-    raw, components = encode_columns(codec, fit_rows, other)
+    raw, components = encode_columns(codec.encode(fit_rows), codec.encode(other))
     np.testing.assert_allclose(raw[:, 0], [0.0, np.nan, 0.5], atol=1e-5)
     np.testing.assert_array_equal(raw[:, -3:].sum(1), 1.0)  # a missing level is a level
     assert np.isfinite(components).all()

@@ -38,7 +38,7 @@ from paper.predictors import PREDICTORS, Inputs, RawFeatures, Tokens
 from paper.settings import FULL
 from tests.paper.tiny import TINY
 from varjepa.errors import InputError, Interrupted
-from varjepa.evaluate.few_labels import labelled_rows, linear_guesses
+from varjepa.evaluate.predictors import labelled_rows, linear_guesses
 
 # trained for an epoch or two
 pytestmark = pytest.mark.filterwarnings("ignore:the latents have collapsed")

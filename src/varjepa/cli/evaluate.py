@@ -13,7 +13,7 @@ from varjepa.cli.shell import console
 from varjepa.errors import InputError
 
 if TYPE_CHECKING:
-    from varjepa.evaluate.target import TaskChoice
+    from varjepa.evaluate.splits import TaskChoice
 
 
 def evaluate(
@@ -56,7 +56,7 @@ def evaluate(
         raise InputError(f"--out {out} is a file, not a folder")
 
     from varjepa.evaluate import EvaluateSettings, run_evaluation
-    from varjepa.evaluate.settings import REPRESENTATIONS
+    from varjepa.evaluate.run import REPRESENTATIONS
     from varjepa.evaluate.tables import EvaluationTables, build_page
     from varjepa.report.charts import check_can_draw
     from varjepa.report.page import write_page

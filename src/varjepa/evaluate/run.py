@@ -9,46 +9,123 @@ predictor that is shown, combined scores, thresholds) use validation rows.
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from varjepa.environment import describe_environment, pick_device
 from varjepa.errors import InputError
-from varjepa.evaluate.parts import FinishedParts
-from varjepa.evaluate.predictors import PREDICTORS, fit_predictor
-from varjepa.evaluate.representations import Blocks, represent
-from varjepa.evaluate.scores import (
-    Cell,
-    Floats,
-    best_on_validation,
-    best_score,
-    constant_guess,
-    low_label_curve,
-    paired_difference,
-    risk_curves,
-    score_cell,
-    thresholds,
+from varjepa.estimators import TJEPA, VarTJEPA
+from varjepa.evaluate import scores
+from varjepa.evaluate.predictors import (
+    PREDICTORS,
+    balance_blocks,
+    default_predictors,
+    fit_predictor,
+    require,
 )
-from varjepa.evaluate.settings import (
-    NEED_VAR_T_JEPA,
-    REPRESENTATIONS,
-    EvaluateSettings,
-    check_settings,
+from varjepa.evaluate.scores import Cell, Floats
+from varjepa.evaluate.splits import (
+    Index,
+    Split,
+    Target,
+    TaskChoice,
+    check_split,
+    hide_test_labels,
+    read_target,
+    split_rows,
 )
-from varjepa.evaluate.splits import Split, split_rows
-from varjepa.evaluate.target import Target, check_split, hide_test_labels, read_target
-from varjepa.files import write_json
-from varjepa.report.store import Job, Row, run_jobs, study_folder
-from varjepa.tables import infer_schema
+from varjepa.files import make_folder, write_bytes, write_json
+from varjepa.models.inference import KINDS
+from varjepa.report.store import Job, ResultStore, Row, run_jobs, study_folder
+from varjepa.settings import Training
+from varjepa.tables import EncodedTable, Kind, TableCodec, infer_schema
 from varjepa.tables.messages import quoted
+from varjepa.version import __version__
 
-Say = Callable[[str], None]
+REPRESENTATIONS = {
+    "raw": "raw",
+    "pca": "PCA of raw",
+    "t_jepa": "T-JEPA",
+    "var_t_jepa": "Var-T-JEPA",
+    "raw+var_t_jepa": "raw + Var-T-JEPA",
+}
+"""Names on the command line, and in tables."""
+NEED_VAR_T_JEPA = ("var_t_jepa", "raw+var_t_jepa")
+PCA_VARIANCE = 0.95
+"""share of the variance that the principal components keep"""
+MAX_LEVELS = 256
+"""rarer levels of a column beyond this many share one input"""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateSettings:
+    """One comparison."""
+
+    target: str
+    """column to predict"""
+    task: TaskChoice = "auto"
+    """auto: numbers with many values are regressed on, everything else is classified"""
+    representations: tuple[str, ...] = tuple(REPRESENTATIONS)
+    """which to compare"""
+    predictors: tuple[str, ...] = ()
+    """which to train on each; empty: :func:`default_predictors`"""
+    runs: int = 3
+    """trainings of each predictor, on one split and one fitted representation"""
+    epochs: int | None = None
+    """of T-JEPA and Var-T-JEPA; None: the estimators' own default"""
+    transductive: bool = False
+    """fit representations on all rows, the paper's protocol; labels of test rows are never used"""
+    labels_pick_checkpoint: bool = False
+    """training labels choose the epoch of T-JEPA and Var-T-JEPA"""
+    kinds: tuple[tuple[str, Kind], ...] = ()
+    """columns that are not what they look like"""
+    rows: int | None = None
+    """evaluate on a random sample of this many rows; None: on all"""
+    device: str = "auto"
+    """auto, cpu or cuda"""
+    seed: int = 0
+    """of the split, the representations and the first training of a predictor"""
+
+
+def check_settings(settings: EvaluateSettings) -> EvaluateSettings:
+    """Refuse what cannot be done; the names in the order of their tables, defaults filled in."""
+    representations = _ordered("--representations", settings.representations, REPRESENTATIONS)
+    chosen = settings.predictors or default_predictors()
+    predictors = _ordered("--predictors", chosen, PREDICTORS)
+    for name in predictors:
+        require(name)
+    _ordered("--task", [settings.task], get_args(TaskChoice))
+    if settings.labels_pick_checkpoint and settings.transductive:
+        raise InputError(
+            "--labels-pick-checkpoint needs labels of all rows that a representation is fitted on, "
+            "so it does not go with --transductive"
+        )
+    pick_device(settings.device)
+    return replace(settings, representations=representations, predictors=predictors)
+
+
+def _ordered(option: str, chosen: Collection[str], known: Collection[str]) -> tuple[str, ...]:
+    for name in chosen:
+        if name not in known:
+            raise InputError(f"{option} {name!r} is not one of {', '.join(known)}")
+    return tuple(name for name in known if name in chosen)
+
+
+# --- The flow
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +140,7 @@ class Evaluation:
     """the cell of the selective tables, chosen on validation rows"""
     curves: tuple[Floats, dict[str, Floats]]
     """coverages, and the risk of the shown cell at each, by uncertainty"""
-    models: dict[str, Any]
+    models: dict[str, Row]
     """how T-JEPA and Var-T-JEPA were fitted, with the history"""
     results: dict[str, Any]
     """what ``evaluate.json`` holds"""
@@ -74,7 +151,7 @@ def run_evaluation(
     name: str,
     folder: Path,
     settings: EvaluateSettings,
-    say: Say = lambda line: None,
+    say: Callable[[str], None] = lambda line: None,
     verbose: bool = False,
 ) -> Evaluation:
     """Compare, or continue a comparison, and write ``evaluate.json``."""
@@ -108,64 +185,215 @@ def run_evaluation(
         # the embedding alone where it is among those compared
         first = next((name for name in NEED_VAR_T_JEPA if name in inputs), next(iter(inputs)))
         candidates = [cell for cell in cells if cell.representation == first]
-        shown = best_on_validation(candidates, target.values[split.validation])
-        areas, coverages, risks = risk_curves(shown, latent, target.values, split)
+        shown = scores.best_on_validation(candidates, target.values[split.validation])
+        areas, curves = scores.risk_curves(shown, latent, target.values, split)
         balanced = {name: each.balanced for name, each in inputs.items()}
+        about = {name: getattr(target, name) for name in ("name", "task", "missing")}
         results = {
             "table": name,
             "columns": features.num_columns,
             "settings": {**asdict(settings), "kinds": dict(settings.kinds)},
-            **describe_target(target, split),
+            "target": {**about, "classes": list(target.classes)},
+            "rows": {part: len(getattr(split, part)) for part in ("train", "validation", "test")},
+            "constant_guess": scores.constant_guess(target, split),
             "models": {
-                name: {k: v for k, v in record.items() if k != "history"}
+                name: {k: v for k, v in record.items() if k not in ("history", "settings")}
                 for name, record in models.items()
             },
-            **score_cells(cells, latent, target, split),
+            **scores.score_cells(cells, latent, target, split),
             "chosen_on_validation": {
                 "representation": shown.representation,
                 "predictor": shown.predictor,
-                "score": best_score(shown, latent, target.values, split),
+                "score": scores.best_score(shown, latent, target.values, split),
             },
             "areas": areas,
             "thresholds": {
-                kind: thresholds(score[split.validation]) for kind, score in latent.items()
+                kind: scores.thresholds(score[split.validation]) for kind, score in latent.items()
             },
-            "low_labels": low_label_curve(balanced, target, split, settings.seed),
+            "low_labels": scores.low_label_curve(balanced, target, split, settings.seed),
             "seconds": round(time.perf_counter() - start, 1),
             "environment": describe_environment(str(pick_device(settings.device))),
         }
         write_json(folder / "evaluate.json", results)
-    return Evaluation(settings, target, split, cells, shown, (coverages, risks), models, results)
+    return Evaluation(settings, target, split, cells, shown, curves, models, results)
 
 
-def describe_target(target: Target, split: Split) -> Row:
-    """What is predicted for which rows, and what one gets without looking at them."""
-    described = {name: getattr(target, name) for name in ("name", "task", "missing")}
-    return {
-        "target": {**described, "classes": list(target.classes)},
-        "rows": {part: len(getattr(split, part)) for part in ("train", "validation", "test")},
-        "constant_guess": constant_guess(target, split),
+class FinishedParts:
+    """A folder of models and predictions, from which an interrupted evaluation continues.
+
+    Rows of ``models.json`` and ``cells.json`` say what is finished and from which inputs. Rows of
+    other inputs are refused; more representations, predictors or runs continue from what is there.
+    """
+
+    def __init__(self, folder: Path, table: pa.Table, settings: EvaluateSettings) -> None:
+        make_folder(folder)
+        self.folder = folder
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table.combine_chunks())
+        names = ("target", "task", "seed", "epochs", "transductive", "labels_pick_checkpoint")
+        inputs = {
+            "table": hashlib.sha256(sink.getvalue()).hexdigest(),
+            **{name: getattr(settings, name) for name in names},
+            "kinds": [list(pair) for pair in settings.kinds],
+            "estimators": {
+                estimator.__name__: {k: repr(v) for k, v in estimator().get_params().items()}
+                for estimator in (TJEPA, VarTJEPA)
+            },
+            "version": __version__,
+        }
+        self.models = ResultStore(folder / "models.json", ("model",), lambda row: inputs)
+        key = ("representation", "predictor", "seed")
+        self.cells = ResultStore(folder / "cells.json", key, lambda row: inputs)
+
+    def write(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+        content = save({k: np.ascontiguousarray(v) for k, v in arrays.items()})
+        write_bytes(self.folder / f"{name}.safetensors", content)
+
+    def read(self, name: str) -> dict[str, NDArray[Any]]:
+        path = self.folder / f"{name}.safetensors"
+        try:
+            return load(path.read_bytes())
+        except (SafetensorError, OSError) as error:
+            raise InputError(f"{path} is damaged; delete {self.folder} and start again") from error
+
+
+# --- Representations
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Inputs of a predictor: scaled columns, an embedding, or both."""
+
+    parts: tuple[NDArray[np.float32], ...]  # (n, ·) each, NaN where missing
+
+    def rows(self, index: Index) -> NDArray[np.float32]:
+        return np.concatenate([part[index] for part in self.parts], axis=1)
+
+    def balanced(self, index: Index) -> Floats:
+        """For the linear models on few labels."""
+        return balance_blocks([np.nan_to_num(part[index]) for part in self.parts])
+
+
+def represent(
+    features: pa.Table,
+    target: Target,
+    split: Split,
+    settings: EvaluateSettings,
+    parts: FinishedParts,
+    verbose: bool,
+) -> tuple[dict[str, Blocks], dict[str, Floats], dict[str, Row]]:
+    """Every representation of the labelled rows, the latent uncertainties of these rows, and how
+    the models were fitted.
+    """
+    wanted = settings.representations
+    labelled = features.take(target.known) if target.missing else features
+    fit_rows = features if settings.transductive else labelled.take(split.train)
+    y = target.values[split.train] if settings.labels_pick_checkpoint else None
+    codec = TableCodec.fit(fit_rows, dict(settings.kinds), max_levels=VarTJEPA().max_levels)
+    encoded = codec.encode(labelled)
+    models: dict[str, Row] = {}
+    latent: dict[str, Floats] = {}
+
+    def embed(estimator: type[TJEPA | VarTJEPA]) -> NDArray[np.float32]:
+        name = estimator.__name__
+        if not parts.models.has(model=name):
+            fit_model(unfitted(estimator, settings, verbose), fit_rows, y, labelled, parts)
+        (models[name],) = (row for row in parts.models.rows if row["model"] == name)
+        model = estimator.load(parts.folder / name).set_params(device=settings.device)
+        flat = model.embed(labelled).mean.reshape(labelled.num_rows, -1)  # (n, D · d)
+        scaled: NDArray[np.float32] = StandardScaler().fit(flat[split.train]).transform(flat)
+        return scaled
+
+    with warnings.catch_warnings():  # of odd cells the codec has warned already
+        warnings.filterwarnings("ignore", message="treated as missing")
+        raw, components = encode_columns(codec.encode(fit_rows), encoded)
+        found = {"raw": Blocks((raw,)), "pca": Blocks((components,))}
+        if "t_jepa" in wanted:
+            found["t_jepa"] = Blocks((embed(TJEPA),))
+        if set(NEED_VAR_T_JEPA) & set(wanted):
+            embedding = embed(VarTJEPA)
+            found["var_t_jepa"] = Blocks((embedding,))
+            found["raw+var_t_jepa"] = Blocks((raw, embedding))
+            arrays = parts.read("uncertainties")
+            latent = {kind: arrays[kind].astype(np.float64) for kind in KINDS}
+    return {name: found[name] for name in wanted}, latent, models
+
+
+def unfitted(
+    estimator: type[TJEPA | VarTJEPA], settings: EvaluateSettings, verbose: bool
+) -> TJEPA | VarTJEPA:
+    """A model with the estimator's own settings, but for the number of epochs."""
+    return estimator(
+        training=Training(epochs="auto" if settings.epochs is None else settings.epochs),
+        column_kinds=dict(settings.kinds) or None,
+        device=settings.device,
+        random_state=settings.seed,
+        verbose=int(verbose),
+    )
+
+
+def fit_model(
+    model: TJEPA | VarTJEPA,
+    fit_rows: pa.Table,
+    y: NDArray[Any] | None,
+    labelled: pa.Table,
+    parts: FinishedParts,
+) -> None:
+    """Fit and save, with the uncertainties of all rows; the row that says so is written last."""
+    start = time.perf_counter()
+    model.fit(fit_rows, y)
+    seconds = time.perf_counter() - start
+    model.save(parts.folder / type(model).__name__)
+    if isinstance(model, VarTJEPA):
+        latent = model.uncertainties(labelled)  # one of every kind, e.g. "nll mean"
+        parts.write("uncertainties", {name.split()[0]: score for name, score in latent.items()})
+    row = {
+        "model": type(model).__name__,
+        "seconds": seconds,
+        "epochs": len(model.history_),
+        "best_epoch": model.best_epoch_,
+        "selected_by": model.selected_by_,
+        "active_units": model.collapse_.active_units,
+        "d": model.embed(labelled.slice(0, 1)).mean.shape[-1],
+        "history": model.history_,
     }
+    parts.models.add([row])
 
 
-def score_cells(
-    cells: Sequence[Cell], latent: Mapping[str, Floats], target: Target, split: Split
-) -> dict[str, list[Row]]:
-    """Every cell's validation loss, its figures on test rows, and its gain over raw features."""
-    found: dict[str, list[Row]] = {"cells": [], "figures": [], "gains_over_raw": []}
-    raw = {cell.predictor: cell for cell in cells if cell.representation == "raw"}
-    for cell in cells:
-        place = {"representation": cell.representation, "predictor": cell.predictor}
-        loss = float(cell.losses(cell.validation, target.values[split.validation]).mean())
-        about = {"validation_loss": loss, "seconds": round(cell.seconds, 2)}
-        found["cells"].append({**place, **about})
-        figures = score_cell(cell, latent, target.values, split)
-        found["figures"] += [{**place, **row} for row in figures]
-        if cell.representation != "raw" and cell.predictor in raw:
-            test = target.values[split.test]
-            gain, error = paired_difference(cell, raw[cell.predictor], test)
-            found["gains_over_raw"].append({**place, "gain": gain, "standard_error": error})
-    return found
+def encode_columns(
+    fit_rows: EncodedTable, rows: EncodedTable
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Standardised numbers and one-hot levels, and their principal components; both are fitted on
+    the unlabelled rows.  # (n, F), (n, C)
+    """
+    numbers = fit_rows.num.shape[1]
+
+    def matrix(encoded: EncodedTable) -> Floats:
+        num = encoded.num.numpy().astype(np.float64)
+        if encoded.observed is not None:
+            num[~encoded.observed[:, :numbers].numpy()] = np.nan
+        return np.column_stack([num, encoded.cat.numpy()])
+
+    theirs = matrix(fit_rows)
+    known = [i for i in range(numbers) if not np.isnan(theirs[:, i]).all()]
+    levels = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=MAX_LEVELS)
+    encoder = ColumnTransformer(
+        [
+            ("numbers", StandardScaler(), known),
+            ("levels", levels, list(range(numbers, theirs.shape[1]))),
+        ],
+        sparse_threshold=0.0,
+    )
+    fitted = np.nan_to_num(encoder.fit_transform(theirs))
+    raw: NDArray[np.float32] = encoder.transform(matrix(rows)).astype(np.float32)
+    if not np.ptp(fitted, axis=0).any():  # nothing varies: nothing to rotate
+        return raw, raw
+    pca = PCA(n_components=PCA_VARIANCE, svd_solver="full").fit(fitted)
+    return raw, pca.transform(np.nan_to_num(raw)).astype(np.float32)
+
+
+# --- Predictors
 
 
 def fit_cells(
@@ -174,64 +402,51 @@ def fit_cells(
     split: Split,
     settings: EvaluateSettings,
     parts: FinishedParts,
-    say: Say,
+    say: Callable[[str], None],
 ) -> list[Cell]:
     """Train every predictor on every representation where it has not been done."""
     labels = hide_test_labels(target, split)
+    seeds = [settings.seed + run for run in range(settings.runs)]
 
     def compute(job: Job, seeds: list[int]) -> list[Row]:
         blocks, predictor = inputs[job.about["representation"]], job.about["predictor"]
-        train, validation = (
-            (blocks.rows(rows), labels[rows]) for rows in (split.train, split.validation)
+        train, validation, test = (
+            (blocks.rows(rows), labels[rows])
+            for rows in (split.train, split.validation, split.test)
         )
-        test = blocks.rows(split.test)
         rows = []
         for seed in seeds:
             start = time.perf_counter()
             fitted = fit_predictor(predictor, target.task, train, validation, seed)
-            arrays = {"validation": fitted.predict(validation[0]), "test": fitted.predict(test)}
-            classes = {} if fitted.classes is None else {"classes": fitted.classes}
-            parts.write(_part_name(job, seed), arrays | classes)
+            arrays = {"validation": fitted.predict(validation[0]), "test": fitted.predict(test[0])}
+            if fitted.classes is not None:
+                arrays["classes"] = fitted.classes
+            parts.write(part_name(job, seed), arrays)
             rows.append({"seed": seed, "seconds": time.perf_counter() - start})
+        seconds = sum(row["seconds"] for row in rows)
+        say(f"{REPRESENTATIONS[job.about['representation']]}, {predictor}: {seconds:.0f} s")
         return rows
 
-    def describe(rows: Sequence[Row]) -> str:
-        seconds = sum(row["seconds"] for row in rows)
-        name = REPRESENTATIONS[rows[0]["representation"]]
-        return f"{name}, {rows[0]['predictor']}: {seconds:.0f} s"
+    def read_cell(job: Job) -> Cell:
+        """A predictor without randomness has one training for all runs."""
+        arrays = [parts.read(part_name(job, seed)) for seed in job.seeds]
+        arrays *= settings.runs // len(arrays)
+        validation, test = (np.stack([a[part] for a in arrays]) for part in ("validation", "test"))
+        mine = [row for row in parts.cells.rows if job.about.items() <= row.items()]
+        seconds = sum(row["seconds"] for row in mine if row["seed"] in job.seeds)
+        place = (job.about["representation"], job.about["predictor"])
+        return Cell(*place, validation, test, arrays[0].get("classes"), seconds)
+
+    def part_name(job: Job, seed: int) -> str:
+        return f"{job.about['representation']}-{job.about['predictor']}-{seed}"
 
     jobs = [
         Job(
             {"representation": representation, "predictor": predictor},
-            settings.seeds if PREDICTORS[predictor].is_random else settings.seeds[:1],
+            seeds if PREDICTORS[predictor].is_random else seeds[:1],
         )
         for representation in inputs
         for predictor in settings.predictors
     ]
-    run_jobs(parts.cells, jobs, compute, say, describe)
-    return [read_cell(job, settings.runs, parts) for job in jobs]
-
-
-def read_cell(job: Job, runs: int, parts: FinishedParts) -> Cell:
-    """The predictions of all trainings; a predictor without randomness has one for all runs."""
-    arrays = [parts.read(_part_name(job, seed)) for seed in job.seeds]
-    arrays = arrays if len(arrays) == runs else arrays * runs
-    validation, test = (
-        np.stack([each[part] for each in arrays]) for part in ("validation", "test")
-    )
-    seconds = sum(
-        row["seconds"]
-        for row in parts.cells.rows
-        if job.about.items() <= row.items() and row["seed"] in job.seeds
-    )
-    return Cell(
-        **job.about,
-        validation=validation,
-        test=test,
-        classes=arrays[0].get("classes"),
-        seconds=seconds,
-    )
-
-
-def _part_name(job: Job, seed: int) -> str:
-    return f"{job.about['representation']}-{job.about['predictor']}-{seed}"
+    run_jobs(parts.cells, jobs, compute)
+    return [read_cell(job) for job in jobs]

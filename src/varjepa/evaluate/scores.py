@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from sklearn.metrics import r2_score
 
 from varjepa.estimators.selective import coverage_threshold
-from varjepa.evaluate.few_labels import COMPARED, labelled_rows, linear_guesses, sizes_that_fit
-from varjepa.evaluate.splits import Index, Split
-from varjepa.evaluate.target import Target
+from varjepa.evaluate.predictors import COMPARED, labelled_rows, linear_guesses, sizes_that_fit
+from varjepa.evaluate.splits import Index, Split, Target
 from varjepa.metrics.combination import fit_combined_score
 from varjepa.metrics.confidence import one_minus_msp
 from varjepa.metrics.selective import (
@@ -146,7 +145,7 @@ def _figures(
 
 def risk_curves(
     cell: Cell, latent: Latent, truth: NDArray[Any], split: Split
-) -> tuple[list[Row], Floats, dict[str, Floats]]:
+) -> tuple[list[Row], tuple[Floats, dict[str, Floats]]]:
     """AURC (mean of the running risk) and AUGRC of every uncertainty with both bounds, mean over
     runs; coverages, and the risk at each: error rate, or RMSE.
     """
@@ -165,7 +164,27 @@ def risk_curves(
         rows.append({"score": name, "aurc": mean[0], "augrc": mean[1]})
     n = losses.shape[1]
     shown = np.unique(np.linspace(0, n - 1, min(n, CURVE_POINTS)).round().astype(int))
-    return rows, (shown + 1) / n, {name: np.mean(v, axis=0)[shown] for name, v in risks.items()}
+    curves = {name: np.mean(v, axis=0)[shown] for name, v in risks.items()}
+    return rows, ((shown + 1) / n, curves)
+
+
+def score_cells(
+    cells: Sequence[Cell], latent: Latent, target: Target, split: Split
+) -> dict[str, list[Row]]:
+    """Every cell's validation loss, its figures on test rows, and its gain over raw features."""
+    truth = target.values
+    found: dict[str, list[Row]] = {"cells": [], "figures": [], "gains_over_raw": []}
+    raw = {cell.predictor: cell for cell in cells if cell.representation == "raw"}
+    for cell in cells:
+        place = {"representation": cell.representation, "predictor": cell.predictor}
+        loss = float(cell.losses(cell.validation, truth[split.validation]).mean())
+        about = {"validation_loss": loss, "seconds": round(cell.seconds, 2)}
+        found["cells"].append({**place, **about})
+        found["figures"] += [{**place, **row} for row in score_cell(cell, latent, truth, split)]
+        if cell.representation != "raw" and cell.predictor in raw:
+            gain, error = paired_difference(cell, raw[cell.predictor], truth[split.test])
+            found["gains_over_raw"].append({**place, "gain": gain, "standard_error": error})
+    return found
 
 
 def paired_difference(cell: Cell, other: Cell, truth: NDArray[Any]) -> tuple[float, float]:

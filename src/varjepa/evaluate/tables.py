@@ -7,10 +7,9 @@ from typing import SupportsFloat
 
 import numpy as np
 
-from varjepa.evaluate.few_labels import COMPARED
-from varjepa.evaluate.run import Evaluation
+from varjepa.evaluate.predictors import COMPARED
+from varjepa.evaluate.run import REPRESENTATIONS, Evaluation
 from varjepa.evaluate.scores import COMBINED, CONFIDENCE, DISAGREEMENT, REPEATS, Cell
-from varjepa.evaluate.settings import REPRESENTATIONS
 from varjepa.metrics.selective import COVERAGES
 from varjepa.report.page import Headline, LineChart, ReportPage, RiskCoverage, TrainingCurve
 from varjepa.report.store import Row

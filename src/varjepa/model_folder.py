@@ -37,13 +37,13 @@ class ModelFileError(InputError):
     """A model folder that is damaged, incomplete, of another version or no model at all."""
 
 
-def parse_json(content: bytes, path: Path, beside: int = 0) -> Any:
+def parse_json(content: bytes, path: Path, weights_size: int = 0) -> Any:
     """The value a file holds, or a sentence that names the file.
 
-    ``beside`` is the size of the weights that come with it: a model of a million categories has
-    large files all round.
+    ``weights_size`` is that of the weights that come with it: a model of a million categories has
+    only large files.
     """
-    if _memory(content) > max(_FREE + len(content), _TIMES * len(content)) + beside:
+    if _memory(content) > max(_FREE + len(content), _TIMES * len(content)) + weights_size:
         raise ModelFileError(f"{path} holds more values than a model of its size has")
     try:
         return json.loads(
@@ -78,13 +78,11 @@ def _refuse_constant(word: str) -> None:
     raise ValueError(f"{word} is not a number")
 
 
-# --- A safetensors file of unknown origin, read a piece at a time and never held twice.
+# --- weights: a safetensors file of unknown origin
 #
-# The layout: 8 bytes that count the header's, a JSON header that gives each tensor its type,
-# shape
-# and place, then the tensors one after the other. All of the header is checked, and can be
-# compared
-# with the networks it should fill, before room is made for a single number.
+# 8 bytes that count the header's, a JSON header that gives each tensor its type, shape and place,
+# then the tensors one after the other. All of the header is checked, and can be compared with the
+# networks it should fill, before memory is taken for a single number. Each piece is read once.
 
 _LARGEST_HEADER = 16 << 20
 _PIECE = 1 << 20
@@ -132,7 +130,7 @@ class WeightFile(Mapping[str, Tensor]):
         header = parse_json(file.read(length), path)
         if not isinstance(header, dict):
             raise self._refuse("its header is no JSON object")
-        header.pop("__metadata__", None)  # remarks, which nothing here reads
+        header.pop("__metadata__", None)  # not read
         places = {name: self._place(entry) for name, entry in header.items()}
         self.kinds = {name: kind for name, (kind, _, _) in places.items()}
         self._check_places([(start, end) for _, start, end in places.values()], size - 8 - length)
@@ -172,7 +170,7 @@ class WeightFile(Mapping[str, Tensor]):
         if not (isinstance(entry["dtype"], str) and entry["dtype"] in _TYPES):
             raise self._refuse("a tensor has a type that networks do not have")
         if not (_are_counts(shape) and _are_counts(offsets) and len(offsets) == 2):
-            raise self._refuse("a shape or a place is not made of whole numbers")
+            raise self._refuse("a shape or a place is not made of integers")
         kind = Kind(_TYPES[entry["dtype"]], tuple(shape))
         if offsets[1] - offsets[0] != kind.size:
             raise self._refuse("a tensor's place is not as large as its shape")
@@ -197,13 +195,11 @@ def _are_counts(value: Any) -> bool:
     )
 
 
-# --- manifest.json: what a model folder holds, and where it was made.
+# --- manifest.json: what a model folder holds, and where it was made
 #
-# It is written in one spelling only and has a checksum of the rest of itself, so that one
-# changed
-# byte shows here as in any other file. A checksum finds accidents. Somebody who rewrites a
-# file can
-# rewrite its checksum too, so what a file says is checked again where it is used.
+# It is written in one spelling only and has a checksum of the rest of itself, so that one changed
+# byte shows here as in any other file. A checksum finds accidents. An attacker can rewrite a file
+# and its checksum, so what a file says is checked again where it is used.
 
 FORMAT = "varjepa model"
 FORMAT_VERSION = 3
@@ -298,7 +294,7 @@ def _is_plain(environment: dict[str, Any]) -> bool:
     )
 
 
-# --- Write a model folder whole; open one so that nothing is used before it is checked.
+# --- the folder: written whole; nothing of it is used before it is checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +319,7 @@ class OpenModel:
 
 
 def save_model(folder: Path, model: SavedModel) -> None:
-    """Write a model folder; an old manifest goes first, so no moment mixes two models."""
+    """Write a model folder; an old manifest goes first, so that two models are never mixed."""
     make_folder(folder)
     contents = {
         "config.json": dump_json(model.config),
@@ -356,7 +352,9 @@ def open_model(folder: Path) -> Iterator[OpenModel]:
             _check(file, manifest.files[name], folder / name)
         size = manifest.files["model.safetensors"].size
         config, codec = (
-            parse_json(files[name].read(manifest.files[name].size), folder / name, beside=size)
+            parse_json(
+                files[name].read(manifest.files[name].size), folder / name, weights_size=size
+            )
             for name in ("config.json", "codec.json")
         )
         weights = WeightFile(files["model.safetensors"], size, folder / "model.safetensors")

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pytest
 
 from tests.estimators.test_scikit_learn import SMALL
+from tests.small import small
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.estimators.frames import fill_missing, like_input, with_all_columns
@@ -49,7 +50,7 @@ def test_too_little_to_fit(form: str, values: Any, message: str, tmp_path: Path)
         X = in_files(pa.Table.from_pandas(X), tmp_path)
     with warnings.catch_warnings(), pytest.raises(InputError, match=message):
         warnings.simplefilter("ignore")  # infinite values are missing
-        VarTJEPA(**SMALL).fit(X)
+        small(VarTJEPA, **SMALL).fit(X)
 
 
 def test_mistyped_columns_get_a_suggestion() -> None:
@@ -100,7 +101,7 @@ def polars_frame() -> pl.DataFrame:
 @pytest.mark.parametrize("make", [pandas_frame, polars_frame])
 def test_imputing_keeps_types(make: Callable[[], Any]) -> None:
     frame = make()
-    filled = VarTJEPA(**SMALL).fit(frame).impute(frame)
+    filled = small(VarTJEPA, **SMALL).fit(frame).impute(frame)
     assert list(filled.columns) == list(frame.columns)
     assert list(filled.dtypes) == list(frame.dtypes)
     for name in frame.columns:

@@ -178,7 +178,7 @@ NAMES = [
     HostileTable("a name that is a tuple", named(("a", 1), "b"), *["('a', 1)"] * 3),
     HostileTable("a name that is None", named(None), *["None"] * 3),
     HostileTable("a name that is a date", named(dt.date(2024, 1, 1)), *["2024"] * 3),
-    HostileTable("names that are whole numbers", named(0, 1, 2, 3), None, "'size'"),
+    HostileTable("names that are integers", named(0, 1, 2, 3), None, "'size'"),
     HostileTable("a part's name", named("when:hour"), "'when:hour'", "'size'", "'when:hour'"),
     HostileTable("names that are formulas", named("=1+1", "@x", "-y"), None, "'size'"),
 ]
@@ -308,7 +308,7 @@ LISTED = (
     *("booleans", "nullable integers", "times with a zone", "timedeltas", "decimals"),
     *("mixed numbers and text", "bytes", "lists", "complex numbers", "duplicate names"),
     *("an empty name", "unicode names", "a newline in a name", "names of 10,000 letters"),
-    *("a name that is a float", "names that are whole numbers", "a million levels"),
+    *("a name that is a float", "names that are integers", "a million levels"),
     *("unseen levels", "a column missing", "a column more", "columns in another order"),
     *("a column renamed", "text for numbers", "numbers for text", "the rows of a MultiIndex"),
     *("a MultiIndex of columns", "sparse columns", "a sparse matrix"),

@@ -42,7 +42,7 @@ class HostileTable:
 
 
 def healthy() -> pd.DataFrame:
-    """Numbers with holes, whole numbers, text, dates and a label."""
+    """Numbers with missing values, integers, text, dates and a label."""
     rng, rows = np.random.default_rng(0), ROWS
     frame = pd.DataFrame(
         {

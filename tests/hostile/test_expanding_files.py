@@ -63,14 +63,14 @@ def expanding_lists(folder: Path) -> Path:
     return path
 
 
-def expanding_holes(folder: Path) -> Path:
+def expanding_nulls(folder: Path) -> Path:
     """Numbers that are all missing: 1.3 GB, a few kB on disk."""
-    path = folder / "holes.parquet"
-    holes = pa.nulls(4 * 10**6, pa.float64())
-    group = pa.table(dict.fromkeys("abcd", holes))
+    path = folder / "nulls.parquet"
+    missing = pa.nulls(4 * 10**6, pa.float64())
+    group = pa.table(dict.fromkeys("abcd", missing))
     with pa.parquet.ParquetWriter(path, group.schema) as writer:
         for _ in range(10):
-            writer.write_table(group, row_group_size=len(holes))
+            writer.write_table(group, row_group_size=len(missing))
     return path
 
 
@@ -82,7 +82,7 @@ def expanding_csv(folder: Path) -> Path:
     return path
 
 
-FILES = (expanding_parquet, expanding_lists, expanding_holes, expanding_csv)
+FILES = (expanding_parquet, expanding_lists, expanding_nulls, expanding_csv)
 
 
 def measure(folder: Path) -> list[dict[str, Any]]:

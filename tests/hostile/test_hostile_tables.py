@@ -185,16 +185,16 @@ def use(verb: str, model: VarTJEPA, table: Any) -> None:
         said = " ".join(str(w.message) for w in caught)
         for name in filled.column_names:
             whole = not any_hole(filled[name])
-            assert whole or f"{name[:20]!r:.20}" in said, f"{name} has holes"
+            assert whole or f"{name[:20]!r:.20}" in said, f"{name} has missing values"
         for warning in caught:
             warnings.warn(warning.message, stacklevel=1)
 
 
 def any_hole(column: pa.ChunkedArray) -> bool:
-    holes = pc.is_null(column, nan_is_null=True)
+    missing = pc.is_null(column, nan_is_null=True)
     if pa.types.is_floating(column.type):
-        holes = pc.or_(holes, pc.is_inf(pc.fill_null(column, 0.0)))
-    return bool(pc.any(holes).as_py())
+        missing = pc.or_(missing, pc.is_inf(pc.fill_null(column, 0.0)))
+    return bool(pc.any(missing).as_py())
 
 
 def evaluated(table: Any, folder: Path) -> Evaluation:

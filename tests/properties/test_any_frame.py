@@ -1,7 +1,7 @@
 """Claims: any frame of any mix of kinds is fit for the whole walk.
 
 1. Fit, embed, save, load, embed: the same numbers to the last bit, all of them finite.
-2. Impute leaves no hole but in columns that were empty, and says which; what was there stays.
+2. Impute leaves no missing cell but in columns that were empty, and says which; the rest stays.
 3. One row, or a table without a single value, is refused.
 4. Names may be any text, and the frame may come from pandas, polars or Arrow.
 
@@ -53,10 +53,10 @@ def frames(draw: st.DrawFn) -> Any:
 
 def walk(frame: Any, output: str) -> None:
     table = read_table(frame)
-    missing = TableCodec.fit(table).holes(table).values()
+    missing = TableCodec.fit(table).missing_cells(table).values()
     if table.num_rows < 2 or all(cells.all() for cells in missing):
         with pytest.raises(InputError, match=r"one row|no cell of the table has a value"):
-            VarTJEPA(**TINY, output=output).fit(frame)
+            small(VarTJEPA, **TINY, output=output).fit(frame)
         return
     with warnings.catch_warnings(record=True) as caught, tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("always")
@@ -78,14 +78,14 @@ def walk(frame: Any, output: str) -> None:
 
 
 def assert_filled(filled: pa.Table, given: pa.Table, codec: TableCodec, said: list[str]) -> None:
-    before, after = codec.holes(given), codec.holes(filled)
-    empty = [name for name, holes in before.items() if holes.all()]
-    for name, holes in before.items():
+    before, after = codec.missing_cells(given), codec.missing_cells(filled)
+    empty = [name for name, missing in before.items() if missing.all()]
+    for name, missing in before.items():
         if name in empty:
             assert any("left missing" in sentence for sentence in said)
             continue
         assert not after[name].any(), name
-        kept = pa.array(~holes)
+        kept = pa.array(~missing)
         assert filled[name].filter(kept).to_pylist() == given[name].filter(kept).to_pylist(), name
 
 

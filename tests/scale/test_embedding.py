@@ -319,7 +319,7 @@ def test_folders_of_somebody_else(
     capsys.readouterr()
     assert_refused(capsys, run(*arguments), "a.parquet is not a part of these embeddings")
     plan = json.loads((out / PLAN_FILE).read_text())
-    (out / PLAN_FILE).write_text(json.dumps(plan | {"version": 2}))
+    (out / PLAN_FILE).write_text(json.dumps(plan | {"version": 1}))
     assert_refused(capsys, run(*arguments), "is not a plan that this version wrote")
     (out / PLAN_FILE).unlink()
     assert_refused(capsys, run(*arguments), "is not empty")

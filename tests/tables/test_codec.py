@@ -184,11 +184,11 @@ def test_a_table_without_missing_cells_has_no_mask() -> None:
     complete = arrow_table().slice(0, 1)
     assert codec.encode(complete).observed is None
     assert codec.to_unit(complete).observed is None
-    room = codec.empty(6, has_missing=True)
-    room.write(0, codec.to_unit(arrow_table()))
-    room.write(5, codec.to_unit(complete))
-    assert_same(room.take(slice(0, 5)), codec.encode(arrow_table()))
-    assert_same(room.take(slice(5, 6)).drop_full_mask(), codec.encode(complete))
+    memory = codec.empty(6, has_missing=True)
+    memory.write(0, codec.to_unit(arrow_table()))
+    memory.write(5, codec.to_unit(complete))
+    assert_same(memory.take(slice(0, 5)), codec.encode(arrow_table()))
+    assert_same(memory.take(slice(5, 6)).drop_full_mask(), codec.encode(complete))
 
 
 def test_colliding_names_are_refused() -> None:

@@ -232,6 +232,6 @@ def test_one_warning_for_extra_columns() -> None:
         assert_same(codec.encode(extra), codec.encode(arrow_table()))
 
 
-def test_pandas_integers_with_holes_are_whole() -> None:
+def test_pandas_integers_with_missing_values_stay_integers() -> None:
     codec = TableCodec.fit(pd.DataFrame({"n": [1, None, 4]}))
     assert codec.decode([[0.4]], np.zeros((1, 0)))["n"].to_pylist() == [2.0]

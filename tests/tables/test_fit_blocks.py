@@ -30,20 +30,20 @@ ROWS = 400
 
 def mixed() -> pa.Table:
     rng = np.random.default_rng(0)
-    holes = rng.random(ROWS) < 0.1
+    missing = rng.random(ROWS) < 0.1
     words = pa.array(["red", "green", "", "blue"]).take(pa.array(rng.integers(0, 4, ROWS)))
     return pa.table(
         {
-            "float": pa.array(rng.normal(size=ROWS), mask=holes),
-            "int": pa.array(rng.integers(-5, 5, ROWS), mask=holes),
+            "float": pa.array(rng.normal(size=ROWS), mask=missing),
+            "int": pa.array(rng.integers(-5, 5, ROWS), mask=missing),
             "uint": pa.array(rng.integers(0, 2**64 - 1, ROWS, dtype=np.uint64)),
-            "whole floats": pa.array(rng.integers(0, 9, ROWS).astype(float), mask=holes),
+            "integer floats": pa.array(rng.integers(0, 9, ROWS).astype(float), mask=missing),
             "constant": np.ones(ROWS),
             "nothing": pa.nulls(ROWS),
             "no numbers": pa.nulls(ROWS, pa.float32()),
             "word": words,
             "coded": words.dictionary_encode(),
-            "flag": pa.array(rng.random(ROWS) < 0.5, mask=holes),
+            "flag": pa.array(rng.random(ROWS) < 0.5, mask=missing),
             "id": [f"id {i}" for i in rng.permutation(ROWS)],
             "digits": [str(n) for n in rng.integers(0, 99, ROWS)],
             "day": pa.array(rng.integers(0, 9000, ROWS), pa.int32()).cast(pa.date32()),

@@ -1,9 +1,9 @@
 """Claims about Parquet files as one table.
 
 1. A folder, a pattern and a file give all rows in the order of the files' names; hidden files and
-   what engines leave beside their data are not read, and no file is read twice.
+   what engines leave next to their data are not read, and no file is read twice.
 2. A column has a type that holds the values of all files, also where one has none of it; a file
-   without rows has no say. Text beside numbers is refused, and so is what the type has no room for.
+   without rows has no say. Text next to numbers is refused, and so is what does not fit the type.
 3. Nothing there, no rows, other columns, other types, another format, an address, a label column
    that is not there: one sentence that names the file.
 4. A file that changed, was cut or removed between two readings is refused by name.
@@ -121,7 +121,9 @@ def test_a_type_for_all_files(
 def test_values_that_no_common_type_holds(tmp_path: Path) -> None:
     write(tmp_path, "a.parquet", x=pa.array([2**63], pa.uint64()))
     write(tmp_path, "b.parquet", x=pa.array([-1], pa.int64()))
-    with pytest.raises(InputError, match=r"a\.parquet: column 'x' holds a value that int64 has no"):
+    with pytest.raises(
+        InputError, match=r"a\.parquet: column 'x' holds a value that does not fit in int64"
+    ):
         x_of(TableFiles.find(tmp_path))
     write(tmp_path, "c.parquet", x=[True])
     with pytest.raises(

@@ -1,7 +1,7 @@
 """Claims: any table can be read, and what cannot is refused in one sentence that names it.
 
 1. pandas, polars, Arrow, CSV, TSV, Parquet, Feather and Arrow streams hold the same table.
-2. numpy arrays get the names x0, x1, …; masked and object arrays keep their holes.
+2. numpy arrays get the names x0, x1, …; masked and object arrays keep their missing values.
 3. CSV: with and without a byte-order mark; empty cells and NA-like words are missing, "?" is not;
    quoted line breaks, late text in a column of numbers, blank lines of a one-column file.
 4. Broken, empty, ragged, UTF-16, Latin-1, truncated and absent files, folders and unknown

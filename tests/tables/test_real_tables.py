@@ -47,7 +47,7 @@ def test_real_tables_come_back(name: str) -> None:
 def test_adults_question_marks_are_missing() -> None:
     table = real_table("adult")
     encoded = TableCodec.fit(table).encode(table)
-    holes = sum(table[name].null_count for name in table.column_names)
-    assert holes > 0
+    missing = sum(table[name].null_count for name in table.column_names)
+    assert missing > 0
     assert encoded.observed is not None
-    assert int((~encoded.observed).sum()) == holes
+    assert int((~encoded.observed).sum()) == missing

@@ -60,7 +60,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
 
 
 def counted(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Spans and instants as whole numbers."""
+    """Spans and instants as integers."""
     if pa.types.is_time32(column.type):
         column = column.cast(pa.int32())
     return column.cast(pa.int64()) if pa.types.is_temporal(column.type) else column
@@ -186,7 +186,7 @@ def test_wrong_types_are_refused(path: tuple[Any, ...], wrong: Any) -> None:
     ("path", "wrong", "reason"),
     [
         (("version",), 2, "version is 2"),
-        (("version",), True, "whole number"),
+        (("version",), True, "integer of 64 bits"),
         (("format",), "other", "format must be"),
         (("scaling",), "log", "scaling must be one of"),
         (("columns", 0, "kind"), "ordinal", "kind must be one of"),

@@ -14,7 +14,7 @@ from varjepa.files import make_folder
 from varjepa.training.progress import progress
 
 if TYPE_CHECKING:
-    from varjepa.scale import Run
+    from varjepa.scale import RunSummary
 
 
 def embed(
@@ -89,11 +89,11 @@ def embed(
                 )
             except KeyboardInterrupt as stop:
                 raise Interrupted(f"interrupted; the same command goes on with {out}") from stop
-    run.remarks.warn(stacklevel=1)
+    run.warnings.warn(stacklevel=1)
     console.print(_sentence(run, out), soft_wrap=True)
 
 
-def _sentence(run: Run, out: Path) -> str:
+def _sentence(run: RunSummary, out: Path) -> str:
     if not run.rows:
         return f"{run.rows_before:,} rows in {out}, all of them from before"
     speed = f"{run.rows / max(run.seconds, 1e-9):,.0f} rows/s"

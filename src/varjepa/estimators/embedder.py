@@ -75,9 +75,9 @@ class Embedder:
         Odd values are warned of once per process and column, not once per batch.
         """
         table = read_table(batch)
-        with collect_warnings() as remarks:
+        with collect_warnings() as odd:
             found = self.embed(table)
-        self._opened().new(remarks).warn(stacklevel=2)
+        self._opened().new(odd).warn(stacklevel=2)
         if isinstance(batch, Mapping):
             return {name: found[name].to_numpy() for name in found.column_names}
         if isinstance(batch, pa.RecordBatch):
@@ -222,13 +222,13 @@ class _Opened:
         """Whether the model was fitted on an array, whose columns have no names."""
         return not hasattr(self.estimator, "feature_names_in_")
 
-    def new(self, remarks: TableWarnings) -> TableWarnings:
-        """The remarks on columns that nobody has heard of yet."""
+    def new(self, found: TableWarnings) -> TableWarnings:
+        """The warnings about columns that were not named before."""
         said = self.said
         fresh = TableWarnings(
-            {name: n for name, n in remarks.infinite.items() if name not in said.infinite},
-            {name: n for name, n in remarks.unseen.items() if name not in said.unseen},
-            [name for name in remarks.extra if name not in said.extra],
+            {name: n for name, n in found.infinite.items() if name not in said.infinite},
+            {name: n for name, n in found.unseen.items() if name not in said.unseen},
+            [name for name in found.extra if name not in said.extra],
         )
         said.add(fresh)
         return fresh

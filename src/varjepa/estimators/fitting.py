@@ -98,11 +98,11 @@ def fit_codec(
 def read_encoded(files: TableFiles, codec: TableCodec) -> EncodedTable:
     """All rows, as encoding the whole table would have given them."""
     whole, place = codec.empty(files.rows, has_missing=True), 0
-    with collect_warnings() as remarks:
+    with collect_warnings() as found:
         for block in files.blocks(files.schema.names):
             whole.write(place, codec.to_unit(block))
             place += block.num_rows
-    TableWarnings(unseen=remarks.unseen).warn(stacklevel=3)  # infinite ones: said by the codec
+    TableWarnings(unseen=found.unseen).warn(stacklevel=3)  # infinite ones: said by the codec
     return whole.drop_full_mask()
 
 

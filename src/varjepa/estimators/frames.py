@@ -135,13 +135,13 @@ def as_kind(table: pa.Table, kind: str) -> Any:
 
 
 def fill_missing(table: pa.Table, values: pa.Table, codec: TableCodec) -> pa.Table:
-    """The table with its holes taken from ``values``; every other cell is untouched.
+    """The table with its missing cells taken from ``values``; every other cell is untouched.
 
-    A column that was empty in training has no values to take: its holes stay, with a warning.
+    Columns that were empty in training have no values to take and stay missing, with a warning.
     """
     filled = {name: table[name] for name in table.column_names}
     left = []
-    for name, missing in codec.holes(table).items():
+    for name, missing in codec.missing_cells(table).items():
         if not missing.any():
             continue
         column, other = _one_type(table[name], values[name], name)

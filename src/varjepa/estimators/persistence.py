@@ -29,12 +29,12 @@ from varjepa.tables import SCALINGS, TableCodec
 from varjepa.tables.codec_json import (
     StrictObject,
     flag,
+    integer,
     list_of,
     number,
     one_of,
     optional,
     text,
-    whole,
     whole_text,
 )
 from varjepa.tables.schema import KINDS
@@ -138,7 +138,7 @@ def _restore(estimator: TableEstimator, config: StrictObject) -> None:
     estimator.best_epoch_ = config.take("best_epoch", _below(2**32))
     estimator.selected_by_ = config.take("selected_by", whole_text)
     estimator.collapse_ = config.take("collapse", _collapse)
-    estimator.n_features_in_ = config.take("n_features", whole)
+    estimator.n_features_in_ = config.take("n_features", integer)
     given = config.take("feature_names", optional(list_of(whole_text)))
     if estimator.n_features_in_ != len(names) or given not in (None, names):
         raise InputError("config.n_features and feature_names do not fit the codec's columns")
@@ -188,7 +188,7 @@ def _collapse(value: Any, where: str) -> CollapseReport:
     report = CollapseReport(
         active_units=found.take("active_units", number),
         active_share=found.take("active_share", number),
-        silent_features=found.take("silent_features", list_of(whole)),
+        silent_features=found.take("silent_features", list_of(integer)),
         collapsed=found.take("collapsed", flag),
     )
     found.finish()
@@ -207,12 +207,12 @@ def _measured(value: Any, where: str) -> Any:
         return value
     if isinstance(value, str):
         return whole_text(value, where)
-    return whole(value, where) if isinstance(value, int) else number(value, where)
+    return integer(value, where) if isinstance(value, int) else number(value, where)
 
 
 def _below(end: int) -> Any:
     def check(value: Any, where: str) -> int:
-        if not 0 <= whole(value, where) < end:
+        if not 0 <= integer(value, where) < end:
             raise InputError(f"{where} must be between 0 and {end - 1}")
         return int(value)
 

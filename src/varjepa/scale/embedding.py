@@ -1,13 +1,13 @@
-"""Embed tables of any size: a part at a time, whole files, resumable.
+"""Embed tables of any size: read a block, embed it, write it.
 
-The rows of one file, read and embedded a block at a time.
+Into one file, or into a folder of part files that a killed run continues.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -17,7 +17,6 @@ import pyarrow as pa
 from varjepa.errors import InputError
 from varjepa.estimators.embedder import Embedder
 from varjepa.files import make_folder, only_writer, remove_temporaries
-from varjepa.model_folder import ModelFileError
 from varjepa.scale.plan import (
     Part,
     Plan,
@@ -27,7 +26,7 @@ from varjepa.scale.plan import (
     plan_inputs,
     read_part,
 )
-from varjepa.tables.many_files import ForwardRows
+from varjepa.tables.many_files import ForwardRows, naming
 from varjepa.tables.messages import TableWarnings, collect_warnings, quoted
 from varjepa.tables.streaming import StreamedTable
 from varjepa.tables.writing import Append, appending
@@ -55,21 +54,6 @@ def embed_block(
                 f"column {quoted(odd)} cannot be kept as {kind}, its type in the first file"
             ) from error
 
-
-@contextmanager
-def naming(table: StreamedTable) -> Iterator[None]:
-    """Errors name the file, which a block does not know."""
-    try:
-        yield
-    except ModelFileError:
-        raise
-    except InputError as error:
-        raise InputError(f"{table.path}: {error}") from error
-
-
-# --- Embeddings of tables larger than memory: read a block, embed it, write it, forget it.
-#
-# Into one file, or into a folder of part files that a killed run continues.
 
 BATCH_BYTES = 1 << 25
 """Embeddings of a batch, which are in memory a few times over while they are made and written."""
@@ -107,7 +91,7 @@ Engine = Callable[[Work, Sequence[Part], Report], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunSummary:
     """What a run did."""
 
     rows: int
@@ -118,7 +102,7 @@ class Run:
 
     seconds: float
 
-    remarks: TableWarnings
+    warnings: TableWarnings
     """odd values of all rows, those of finished parts too"""
 
 
@@ -129,21 +113,21 @@ def embed_to_file(
     batch_rows: int | None = None,
     raw_text: bool = False,
     on_rows: Progress = lambda done, total: None,
-) -> Run:
+) -> RunSummary:
     """Embed all rows into one .parquet, .csv, .tsv, .arrow or .feather file."""
     start = time.perf_counter()
     embedder, total, extra = _checked(embedder, tables)
     size = batch_rows or default_batch_rows(embedder)
     schema = embedder.schema(tables[0].schema)
     done = 0
-    with collect_warnings() as remarks, appending(out, schema, raw_text) as append:
+    with collect_warnings() as warnings, appending(out, schema, raw_text) as append:
         for table in tables:
             for block in open_rows(embedder, table, size).take(0, table.rows):
                 append(embed_block(embedder, table, block, schema))
                 done += len(block)
                 on_rows(done, total)
-    remarks.add(extra)
-    return Run(done, 0, time.perf_counter() - start, remarks)
+    warnings.add(extra)
+    return RunSummary(done, 0, time.perf_counter() - start, warnings)
 
 
 def this_process(work: Work, missing: Sequence[Part], report: Report) -> None:
@@ -178,7 +162,7 @@ def embed_to_folder(
     part_rows: int | None = None,
     on_rows: Progress = lambda done, total: None,
     engine: Engine = this_process,
-) -> Run:
+) -> RunSummary:
     """Embed all rows into part files of a folder; parts that are there are not computed again.
 
     ``part_rows``: rows of a part at most; by default about a quarter of a gigabyte. ``engine``: who
@@ -199,24 +183,24 @@ def embed_to_folder(
         inputs,
     )
     make_folder(out)
-    remarks = extra
+    warnings = extra
     with only_writer(out):
         plan = keep_plan(out, plan, may_choose_rows=part_rows is None)
         parts = [part for number in range(len(tables)) for part in parts_of(plan, number)]
-        missing = [part for part in parts if not _is_done(out, plan, part, remarks)]
+        missing = [part for part in parts if not _is_done(out, plan, part, warnings)]
         before = done = total - sum(map(len, missing))
         on_rows(done, total)
 
         def report(rows: int, found: TableWarnings) -> None:
             nonlocal done
             done += rows
-            remarks.add(found)
+            warnings.add(found)
             on_rows(done, total)
 
         if missing:
             work = Work(embedder, tuple(tables), out, plan, size)
             engine(work, missing, report)
-    return Run(done - before, before, time.perf_counter() - start, remarks)
+    return RunSummary(done - before, before, time.perf_counter() - start, warnings)
 
 
 def default_batch_rows(embedder: Embedder) -> int:
@@ -234,30 +218,30 @@ def _checked(
     Columns that are missing or cannot be read are refused before any work is done.
     """
     embedder = embedder.pinned()
-    remarks = TableWarnings()
+    warnings = TableWarnings()
     for table in tables:
         with naming(table):
             embedder.check(table.schema)
-            remarks.add(TableWarnings(extra=embedder.extra(table.schema.names)))
+            warnings.add(TableWarnings(extra=embedder.extra(table.schema.names)))
     total = sum(table.rows for table in tables)
     if not total:
         raise InputError(f"{tables[0].path} has no rows")
-    return embedder, total, remarks
+    return embedder, total, warnings
 
 
-def _is_done(out: Path, plan: Plan, part: Part, remarks: TableWarnings) -> bool:
-    """Whether a part is there; what was remarked then still holds."""
+def _is_done(out: Path, plan: Plan, part: Part, warnings: TableWarnings) -> bool:
+    """Whether a part is there; its warnings still hold."""
     found = read_part(out, plan, part)
     if found is None:
         remove_temporaries((out / part.path).parent)
         return False
-    remarks.add(found)
+    warnings.add(found)
     return True
 
 
 def _writing(
-    work: Work, part: Part, schema: pa.Schema, remarks: TableWarnings
+    work: Work, part: Part, schema: pa.Schema, warnings: TableWarnings
 ) -> AbstractContextManager[Append]:
     path = work.out / part.path
     make_folder(path.parent)
-    return appending(path, schema, describe=lambda: describe_part(work.plan, remarks))
+    return appending(path, schema, describe=lambda: describe_part(work.plan, warnings))

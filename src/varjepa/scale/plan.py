@@ -2,7 +2,7 @@
 
 The plan names the model, the options and every input file. From it follow the part files: one per
 input, of the same name, or where an input is large a folder of that name with parts in order. A
-part is either there, whole, or not yet. So a run that was killed continues by looking which parts
+part is either there, whole, or not yet. So a run that was killed continues by finding which parts
 are there, and nothing else has to be kept in step.
 """
 
@@ -27,7 +27,7 @@ PLAN_FILE = "_varjepa_plan.json"
 """An underscore in front: engines that read the folder leave such files alone."""
 
 FORMAT = "varjepa embedding plan"
-VERSION = 1
+VERSION = 2
 _KEY = b"varjepa"
 
 
@@ -107,7 +107,7 @@ def parts_of(plan: Plan, number: int) -> list[Part]:
 def keep_plan(folder: Path, plan: Plan, may_choose_rows: bool) -> Plan:
     """Write the plan into a new folder, or check that the folder was begun with the same.
 
-    ``may_choose_rows``: nobody asked for parts of this size, so those begun with will do.
+    ``may_choose_rows``: the size of parts was not given, so that of the existing plan will do.
     """
     _refuse_clashes(plan)
     path = folder / PLAN_FILE
@@ -124,14 +124,14 @@ def keep_plan(folder: Path, plan: Plan, may_choose_rows: bool) -> Plan:
     return plan
 
 
-def describe_part(plan: Plan, remarks: TableWarnings) -> dict[str, str]:
+def describe_part(plan: Plan, warnings: TableWarnings) -> dict[str, str]:
     """What a part says about itself in its metadata."""
-    said = {"plan": plan.identity, "remarks": asdict(remarks)}
+    said = {"plan": plan.identity, "warnings": asdict(warnings)}
     return {_KEY.decode(): json.dumps(said)}
 
 
 def read_part(folder: Path, plan: Plan, part: Part) -> TableWarnings | None:
-    """What was remarked while a finished part was computed; None if it is not there yet."""
+    """Warnings of a finished part; None if it is not there yet."""
     path = folder / part.path
     if not path.exists():
         return None
@@ -139,7 +139,7 @@ def read_part(folder: Path, plan: Plan, part: Part) -> TableWarnings | None:
         metadata = pa.parquet.read_metadata(path)
         said = json.loads((metadata.metadata or {})[_KEY])
         if said["plan"] == plan.identity and metadata.num_rows == len(part):
-            return TableWarnings(**said["remarks"])
+            return TableWarnings(**said["warnings"])
     except (KeyError, TypeError, ValueError, OSError, pa.ArrowException):
         pass
     raise InputError(f"{path} is not a part of these embeddings; remove it or choose another --out")

@@ -36,7 +36,7 @@ from varjepa.scale.plan import Part, read_part
 from varjepa.tables.messages import TableWarnings
 
 OLDEST = (2, 55)
-"""Before that, Ray runs code that a Parquet file brings while it looks at the file's columns."""
+"""Before that, Ray runs code that a Parquet file brings while it reads the file's columns."""
 
 MOST_DEATHS = 5
 """Of workers at the same part, before the part is to blame."""
@@ -164,7 +164,7 @@ def _import_ray(is_own: bool) -> Any:
     A user who has imported it, or set one of them, has decided for himself.
     """
     if is_own and "ray" not in sys.modules:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # reports to nobody
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # sends no statistics
         if "RAY_AUTH_MODE" not in os.environ:
             # its ports are open to the network and take code: only from who knows the token
             os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
@@ -172,7 +172,7 @@ def _import_ray(is_own: bool) -> Any:
 
 
 def _check_address(address: str) -> None:
-    """Ray itself asks for minutes whether somebody is at home."""
+    """Ray itself would wait for minutes."""
     found = re.fullmatch(r"(?:ray://)?\[?([^/]+?)\]?:(\d+)", address)
     if found is None:
         if address not in ("local", "auto"):
@@ -181,7 +181,7 @@ def _check_address(address: str) -> None:
     try:
         socket.create_connection((found[1], int(found[2])), CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
-        raise InputError(f"--address {address}: nobody answers there") from error
+        raise InputError(f"--address {address}: there is no answer") from error
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Tables to tensors and back: encode, decode, and the codec that remembers how.
 
-Decoded numbers, levels and instants back to a column of the type it came with.
+First how decoded numbers, levels and instants become a column of the type they came with.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _most(values: NDArray[Any]) -> int:
     return int(np.iinfo(values.dtype).max)
 
 
-# --- Fit on training rows; then tables to tensors, and tensors back to tables.
+# --- the codec
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class TableCodec:
         return self._encode(table, np.float64)
 
     def empty(self, rows: int, has_missing: bool) -> EncodedTable:
-        """Room for encoded rows, which :meth:`EncodedTable.write` fills."""
+        """Memory for encoded rows, which :meth:`EncodedTable.write` fills."""
         n_num, n_cat = len(self.numeric), len(self.categorical)
         observed = torch.zeros(rows, n_num + n_cat, dtype=torch.bool) if has_missing else None
         cat = torch.zeros(rows, n_cat, dtype=torch.int64)
@@ -221,7 +221,7 @@ class TableCodec:
 
     def _encode(self, table: Any, dtype: type[np.floating[Any]]) -> EncodedTable:
         table = read_table(table)
-        remarks = TableWarnings(extra=self._extra_names(table))
+        odd = TableWarnings(extra=self._extra_names(table))
         rows, n_num = table.num_rows, len(self.numeric)
         x_num = np.zeros((rows, n_num))  # (N, F_num)
         x_cat = np.zeros((rows, len(self.categorical)), dtype=np.int64)  # (N, F_cat)
@@ -236,9 +236,9 @@ class TableCodec:
         }
         for i, number in enumerate(self.numeric):
             found = parts[number.column]
-            remarks.infinite[number.column] = found.infinite
+            odd.infinite[number.column] = found.infinite
             if number.scaler.is_empty:  # nothing was learnt that a value could be placed on
-                remarks.unseen[number.column] = int(found.valid.sum())
+                odd.unseen[number.column] = int(found.valid.sum())
                 continue
             unit = number.scaler.to_unit(found.values[number.part])
             x_num[:, i] = np.where(found.valid, unit, 0.0)
@@ -248,13 +248,13 @@ class TableCodec:
             text = category_text(table[name], columns[name].type, levels)
             x_cat[:, j] = levels.encode(text)
             observed[:, n_num + j] = x_cat[:, j] > 0
-            remarks.unseen[name] = rows - text.null_count - int(observed[:, n_num + j].sum())
-        remarks.warn(stacklevel=3)
+            odd.unseen[name] = rows - text.null_count - int(observed[:, n_num + j].sum())
+        odd.warn(stacklevel=3)
         num = torch.from_numpy(x_num.astype(dtype, copy=False))
         encoded = EncodedTable(num, torch.from_numpy(x_cat), torch.from_numpy(observed))
         return encoded.drop_full_mask()
 
-    def holes(self, table: pa.Table) -> dict[str, NDArray[np.bool_]]:  # (N,) each
+    def missing_cells(self, table: pa.Table) -> dict[str, NDArray[np.bool_]]:  # (N,) each
         """Cells without a value in the columns the codec knows: missing, or infinite numbers.
 
         A level that training never saw is a value.

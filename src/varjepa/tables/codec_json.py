@@ -74,9 +74,9 @@ def flag(value: Any, where: str) -> bool:
     return value
 
 
-def whole(value: Any, where: str) -> int:
+def integer(value: Any, where: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) <= value < 2**64:
-        raise InputError(f"{where} must be a whole number of 64 bits")
+        raise InputError(f"{where} must be an integer of 64 bits")
     return value
 
 
@@ -92,7 +92,7 @@ def number(value: Any, where: str) -> float:
     return found
 
 
-def whole_or_number(value: Any, where: str) -> int | float:
+def integer_or_number(value: Any, where: str) -> int | float:
     """Keeps the difference between 1 and 1.0: it tells integer columns from others."""
     return value if type(value) is int else number(value, where)
 
@@ -125,7 +125,7 @@ def list_of(check: Check) -> Check:
     return checked
 
 
-# --- The codec itself.
+# --- the codec
 
 FORMAT = "varjepa-table-codec"
 VERSION = 1
@@ -187,7 +187,7 @@ def fitted_from_json(value: Any) -> dict[str, Any]:
 
 
 def _version(value: Any, where: str) -> None:
-    if whole(value, where) != VERSION:
+    if integer(value, where) != VERSION:
         raise InputError(f"{where} is {value}; this version of varjepa reads {VERSION}")
 
 
@@ -218,8 +218,8 @@ def _numeric(value: Any, where: str) -> NumericFeature:
         part=one_of((VALUE, ELAPSED, *CALENDAR_PARTS)),
         missing_share=share,
         quantiles=list_of(_network_number),
-        low=optional(whole_or_number),
-        high=optional(whole_or_number),
+        low=optional(integer_or_number),
+        high=optional(integer_or_number),
         is_integer=flag,
         shift=number,
         scale=number,
@@ -262,7 +262,7 @@ def _check_scaler(scaler: Scaler, where: str) -> None:
 
 def _categorical(value: Any, where: str) -> CategoricalFeature:
     found = StrictObject(value, where).take_all(
-        column=whole_text, missing_share=share, levels=list_of(whole_text), counts=list_of(whole)
+        column=whole_text, missing_share=share, levels=list_of(whole_text), counts=list_of(integer)
     )
     texts, counts = pa.array(found["levels"], pa.large_string()), found["counts"]
     if len(texts) != len(counts) or (counts and not 0 <= min(counts) <= max(counts) < 2**63):

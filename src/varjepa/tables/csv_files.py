@@ -63,7 +63,7 @@ class CsvFile:
 
     @classmethod
     def find(cls, path: Path) -> CsvFile:
-        """Look at the beginning of a file; one that is empty or no text is refused."""
+        """Read the beginning of a file; one that is empty or no text is refused."""
         with _open(path) as file:
             head = file.read(_HEAD)
         if not head.strip():

@@ -1,4 +1,4 @@
-"""Dates and times as whole counts since 1970, and the calendar parts a model can read off them."""
+"""Dates and times as integer counts since 1970, and the calendar parts of them."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ def as_instants(column: pa.ChunkedArray, name: str) -> Instants:
 
 def instants_to_arrow(instants: Instants) -> pa.Array:
     """The inverse of :func:`as_instants`, as a date32 or an unzoned timestamp."""
-    counts, holes = instants.counts, ~instants.valid
+    counts, missing = instants.counts, ~instants.valid
     if instants.unit == "D":
         days = np.clip(counts, _INT32.min, _INT32.max).astype(np.int32)
-        return pa.array(days, mask=holes).cast(pa.date32())
-    return pa.array(counts, mask=holes).cast(pa.timestamp(instants.unit))
+        return pa.array(days, mask=missing).cast(pa.date32())
+    return pa.array(counts, mask=missing).cast(pa.timestamp(instants.unit))
 
 
 def iso_unit(texts: Iterable[pa.ChunkedArray], name: str) -> str:

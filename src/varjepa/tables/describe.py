@@ -30,7 +30,7 @@ SHOWN = 40
 """Columns that are shown one by one."""
 
 MIN_ROWS = 20
-"""Of fewer rows nobody can say that all values differ, or that few do."""
+"""With fewer rows it is not known whether all values differ, or few do."""
 
 FEW_INTEGERS = 10
 """Different integers of a column that may be codes."""

@@ -1,7 +1,4 @@
-"""What a column becomes for the networks: numbers, categories with levels, marginals.
-
-The levels of a categorical column: canonical text in, codes out; code 0 is MISSING.
-"""
+"""What a column becomes for the networks: numbers, categories with levels, marginals."""
 
 from __future__ import annotations
 
@@ -25,7 +22,10 @@ BOOLEAN_SPELLINGS = (("true", "false"), ("True", "False"), ("TRUE", "FALSE"), ("
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """The levels seen in training, sorted, so that row order and input format do not matter."""
+    """The levels seen in training: text in, codes out; code 0 is MISSING.
+
+    They are sorted, so that row order and input format do not matter.
+    """
 
     texts: pa.Array  # (L,) large_string, sorted
     """Canonical text of each level; level i has code i + 1."""
@@ -92,7 +92,7 @@ def _boolean_spelling(levels: Levels) -> tuple[str, str]:
     return BOOLEAN_SPELLINGS[0]
 
 
-# --- The model tokens of a table, and how each is fitted on a column's training rows.
+# --- the model tokens of a table, and how each is fitted on a column's training rows
 
 VALUE = "value"
 """The one part of a numeric column; a datetime column has elapsed time and calendar parts."""

@@ -129,7 +129,7 @@ def _exact_counts(column: Column, found: LevelSummary, source: TableSource) -> p
 
 
 def _refuse_equal_names(names: list[str]) -> None:
-    """A column called "when:month" beside a datetime column "when" would make two of a name."""
+    """A column called "when:month" next to a datetime column "when" would make two of a name."""
     for name, times in Counter(names).items():
         if times > 1:
             raise InputError(f"column {quoted(name)} has the name of a part of a datetime column")

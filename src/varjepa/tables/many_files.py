@@ -1,6 +1,7 @@
-"""One table in many files: a folder or a pattern, its common schema, and its rows in order.
+"""Parquet files as one table that is never in memory as a whole: read from its start, or anywhere.
 
-Rows of a file that is read forward, any stretch of them at a time.
+All files have the same columns, if perhaps of other types: those of the table hold the values of
+all files. A file that changes or goes away between two readings is refused by name.
 """
 
 from __future__ import annotations
@@ -54,13 +55,6 @@ class ForwardRows:
                 yield block.slice(over, count - over)
 
 
-# --- Parquet files as one table that is never in memory as a whole: read from its start, or
-# anywhere.
-#
-# All have the same columns, if perhaps of other types: those of a table hold the values of
-# all files.
-# A file that changes or goes away between two readings is refused by name.
-
 BLOCK_ROWS = 1 << 15
 """Rows in memory at a time; fewer where they are large."""
 
@@ -69,7 +63,7 @@ Watch = Callable[[Iterator[pa.Table], int], Iterator[pa.Table]]
 
 
 def unwatched(blocks: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Nobody asks how far they are."""
+    """Progress is not shown."""
     return blocks
 
 
@@ -193,7 +187,7 @@ def naming(file: StreamedTable) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        if str(file.path) in str(error):
+        if type(error) is not InputError or str(file.path) in str(error):
             raise
         raise InputError(f"{file.path}: {error}") from error
 
@@ -250,6 +244,6 @@ def _as_type(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         return pc.cast(column, options=options)
     except pa.ArrowInvalid as error:
         raise InputError(
-            f"column {quoted(field.name)} holds a value that {field.type} has no room for, the "
+            f"column {quoted(field.name)} holds a value that does not fit in {field.type}, the "
             "type that fits the other files"
         ) from error

@@ -1,7 +1,4 @@
-"""Names of columns and levels in messages, and warnings that are gathered before they are shown.
-
-Names and cells in messages: quoted, on one line, and never longer than a line.
-"""
+"""Names and cells in messages: quoted, on one line, never longer than a line; and warnings."""
 
 from __future__ import annotations
 
@@ -77,12 +74,12 @@ def suggestion(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {quoted(folded[close[0]])}?" if close else ""
 
 
-# --- What one call found odd but could live with: collected by column, said once.
+# --- warnings: counted by column, said once
 
 
 @dataclass(slots=True)
 class TableWarnings:
-    """Counts of odd cells by column; columns without any are not kept."""
+    """Counts of odd cells by column."""
 
     infinite: dict[str, int] = field(default_factory=dict)
     """±inf in numeric columns."""
@@ -94,7 +91,7 @@ class TableWarnings:
     """Columns that were not there in training."""
 
     def add(self, other: TableWarnings) -> None:
-        """Count another call's remarks too."""
+        """Add another call's counts."""
         for mine, more in ((self.infinite, other.infinite), (self.unseen, other.unseen)):
             for name, count in more.items():
                 if count:
@@ -102,10 +99,10 @@ class TableWarnings:
         self.extra += [name for name in other.extra if name not in self.extra]
 
     def warn(self, stacklevel: int) -> None:
-        """At most one warning for each of the three; none where somebody gathers them."""
-        gathered = _gathered.get()
-        if gathered is not None:
-            gathered.add(self)
+        """At most one warning for each of the three; none inside :func:`collect_warnings`."""
+        collected = _collected.get()
+        if collected is not None:
+            collected.add(self)
             return
         messages = []
         if self.extra:
@@ -124,15 +121,15 @@ class TableWarnings:
             warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
 
 
-_gathered: ContextVar[TableWarnings | None] = ContextVar("gathered remarks", default=None)
+_collected: ContextVar[TableWarnings | None] = ContextVar("collected warnings", default=None)
 
 
 @contextmanager
 def collect_warnings() -> Iterator[TableWarnings]:
-    """Add up the remarks of every call within, which then do not warn: who gathers, warns."""
-    remarks = TableWarnings()
-    token = _gathered.set(remarks)
+    """Add up the warnings of every call within, which then do not warn themselves."""
+    collected = TableWarnings()
+    token = _collected.set(collected)
     try:
-        yield remarks
+        yield collected
     finally:
-        _gathered.reset(token)
+        _collected.reset(token)

@@ -1,6 +1,7 @@
 """Anything a user calls a table as an Arrow table: frames, arrays, Python objects, files.
 
-Columns of Python objects, which have no type until every value has been looked at.
+Inside the package a table is a ``pyarrow.Table`` with plain columns and distinct names. pandas and
+polars belong to the user: their frames are read through narwhals, and neither is imported here.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from varjepa.tables.csv_files import CsvFile
 from varjepa.tables.messages import quoted, refuse_bad_names, shortened
 from varjepa.tables.table_files import explained, format_of, refuse_address
 from varjepa.tables.values import as_text
+
+# --- columns of Python objects, which have no type until every value has been read
 
 _NUMBERS = (int, float, Decimal, np.integer, np.floating)
 _SCALARS = (str, bool, np.bool_, *_NUMBERS)
@@ -90,12 +93,7 @@ def _is_missing(value: Any) -> bool:
     )
 
 
-# --- Any table in, one Arrow table out.
-#
-# Inside the package a table is a ``pyarrow.Table`` with plain columns and distinct names.
-# pandas and
-# polars belong to the user: their frames are read through narwhals, and neither is imported
-# here.
+# --- any table in, one Arrow table out
 
 _REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """What a conversion to Arrow raises when a column holds something it does not know."""
@@ -184,19 +182,19 @@ def _from_arrays(arrays: Mapping[Any, Any]) -> pa.Table:
 
 
 def _from_vector(values: NDArray[Any], name: str) -> pa.Array:
-    holes = None
+    missing = None
     if isinstance(values, np.ma.MaskedArray):
-        holes, values = np.ma.getmaskarray(values), np.asarray(values.data)
+        missing, values = np.ma.getmaskarray(values), np.asarray(values.data)
     if values.dtype.kind == "O":
-        if holes is not None:
+        if missing is not None:
             values = values.copy()
-            values[holes] = None
+            values[missing] = None
         return from_objects(values, name)
     if values.dtype.kind == "f" and values.dtype.itemsize > 8:
         with np.errstate(over="ignore"):  # what only a long double holds is infinite to us
             values = values.astype(np.float64)
     try:
-        return pa.array(np.ascontiguousarray(values), mask=holes, from_pandas=True)
+        return pa.array(np.ascontiguousarray(values), mask=missing, from_pandas=True)
     except _REFUSALS as error:
         raise InputError(
             f"column {quoted(name)} holds {values.dtype} values, which cannot be encoded"
@@ -204,7 +202,7 @@ def _from_vector(values: NDArray[Any], name: str) -> pa.Array:
 
 
 def _text_names(names: Sequence[Any]) -> list[str]:
-    """Whole-number names, which pandas gives by default, become text."""
+    """Integer names, which pandas gives by default, become text."""
     for name in names:
         if not isinstance(name, str | int | np.integer) or isinstance(name, bool):
             raise InputError(f"the column name {quoted(name)} is not text")

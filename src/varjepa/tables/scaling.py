@@ -55,7 +55,7 @@ class Scaler:
     """Largest training value, of the same type as ``low``."""
 
     is_integer: bool
-    """Whether decoded values are rounded to whole numbers."""
+    """Whether decoded values are rounded to integers."""
 
     shift: float = 0.0
     """Subtracted from the position (standard)."""

@@ -63,9 +63,9 @@ class Column:
     """The Arrow type the column came with, and the one it is decoded to."""
 
     is_integer: bool = False
-    """Numeric columns: whether every training value is a whole number, whatever the type. An
-    integer column with holes reaches us from pandas as floats, and its imputations should still be
-    whole."""
+    """Numeric columns: whether every training value is an integer, whatever the type. An
+    integer column with missing values comes from pandas as floats, and its imputations should still
+    be integers."""
 
     unit: str | None = None
     """Datetime columns: what elapsed time is counted in, one of D, s, ms, us, ns."""
@@ -117,7 +117,7 @@ def _check_columns(source: TableSource, overrides: Mapping[str, Kind] | None) ->
 def draft_columns(
     source: TableSource, overrides: Mapping[str, Kind] | None = None
 ) -> tuple[Column, ...]:
-    """Columns of which everything is known but whether their numbers are whole.
+    """Columns of which everything is known but whether their numbers are integers.
 
     Only text is read for it, and of that no more than it takes: a column is a category from its
     first cell on that is no number.

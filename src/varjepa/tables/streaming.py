@@ -128,7 +128,7 @@ def inspect_table(path: Path, name: str) -> StreamedTable:
 
 
 def _parquet_files(folder: Path) -> list[Path]:
-    """All below a folder, except what engines leave beside their data."""
+    """All below a folder, except what engines leave next to their data."""
     return _seen(folder, (path for path in folder.rglob("*.parquet") if path.is_file()))
 
 

@@ -3,7 +3,7 @@
 A table in memory is one block. What is asked of many blocks (ends, types, levels and their counts)
 is the same to the last bit as of one; only where a table is so large that ``limits`` is given, the
 inner quantiles of numbers come from a sample of the rows, and of a category with more levels than
-there is room for the frequent ones are found first and counted in a second reading.
+memory allows, the frequent ones are found first and counted in a second reading.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class NumberSummary:
 
     @property
     def is_integer(self) -> bool:
-        """Whether all are whole numbers, as far as their type tells."""
+        """Whether all are integers, as far as their type tells."""
         if self.type.kind in "iu":
             return True
         if self.ends is None or self._has_fractions:
@@ -94,7 +94,7 @@ class NumberSummary:
         return max(map(abs, self.ends)) < EXACT_WHOLE
 
     def take_kept(self) -> NDArray[Any]:
-        """The numbers that were kept, in the order of the rows; they are forgotten here.
+        """The numbers that were kept, in the order of the rows, which are then released.
 
         Of a sample, the smallest and the largest number of all rows are part.
         """

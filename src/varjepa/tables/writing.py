@@ -50,7 +50,7 @@ def write_table(table: pa.Table, path: str | os.PathLike[str], raw_text: bool = 
 
 
 def check_extension(path: Path) -> None:
-    """Refuse an extension nobody can write, before any work is done for it."""
+    """Refuse an unknown extension, before any work is done for it."""
     if path.suffix.lower() not in EXTENSIONS:
         known = ", ".join(EXTENSIONS)
         raise InputError(f"cannot tell what kind of table {path} is; known extensions: {known}")

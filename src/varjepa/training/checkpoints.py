@@ -202,7 +202,9 @@ class Checkpoints:
             if hashlib.sha256(contents[end]).hexdigest() != sums.get(end):
                 raise ModelFileError(f"{path} is damaged: its SHA-256 is not the manifest's")
         tensors = contents[".safetensors"]
-        facts = parse_json(contents[".json"], self.folder / f"{number}.json", beside=len(tensors))
+        facts = parse_json(
+            contents[".json"], self.folder / f"{number}.json", weights_size=len(tensors)
+        )
         if not isinstance(facts, dict) or not facts.keys() >= {"identity", "finished"}:
             raise ModelFileError(f"{self.folder / f'{number}.json'} is not of a checkpoint")
         return Checkpoint(facts, dict(WeightFile(BytesIO(tensors), len(tensors), path)))
@@ -232,7 +234,7 @@ def broadcast_checkpoint(past: Checkpoint | None, folder: Path, world: World) ->
         return None
     tensors = world.broadcast_bytes(b"" if past is None else save(dict(past.tensors)))
     return Checkpoint(
-        parse_json(facts, folder, beside=len(tensors)),
+        parse_json(facts, folder, weights_size=len(tensors)),
         dict(WeightFile(BytesIO(tensors), len(tensors), folder)),
     )
 

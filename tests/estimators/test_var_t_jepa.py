@@ -134,7 +134,7 @@ def test_saved_models_answer_the_same(model: VarTJEPA, tmp_path: Path) -> None:
             loaded.uncertainty(frame(), kind), model.uncertainty(frame(), kind)
         )
     pd.testing.assert_frame_equal(loaded.impute(frame()), model.impute(frame()))
-    assert loaded.get_params()["d"] == 8
+    assert loaded.get_params()["architecture__d"] == 8
     assert sorted(p.name for p in (tmp_path / "model").iterdir()) == [
         "codec.json",
         "config.json",
@@ -178,14 +178,14 @@ def test_several_imputations_differ(model: VarTJEPA) -> None:
 
 def test_imputation_conditions_on_the_other_columns() -> None:
     rng = np.random.default_rng(0)
-    n = 2500
+    n = 1500
     a, b = rng.normal(size=n), rng.normal(size=n)
     key = rng.choice(["x", "y", "z"], n)
     X = pd.DataFrame({"a": a, "b": b, "key": key, "sum": a + b, "code": np.where(a > 0, key, "w")})
-    train, test = X[:2000], X[2000:]
+    train, test = X[:1000], X[1000:]
     model = small(
-        VarTJEPA, d=32, depth=2, ff=64, epochs=40, batch_size=64, learning_rate=3e-3,
-        random_state=0,
+        VarTJEPA, d=16, depth=1, ff=32, predictor_depth=1, imputer_width=32, imputer_depth=2,
+        epochs=40, batch_size=32, learning_rate=5e-3, validate_every=20, random_state=0,
     ).fit(train)  # fmt: skip
 
     def r2(table: pd.DataFrame) -> float:
@@ -249,9 +249,11 @@ def test_cells_have_the_tables_own_columns_in_its_own_order(model: VarTJEPA) -> 
     turned = X[X.columns[::-1]]
     pd.testing.assert_frame_equal(model.cell_uncertainty(turned, "nll"), cells[cells.columns[::-1]])
     strange = X.copy()
-    strange.loc[3, "size"] = 1e3
-    moved = (model.cell_uncertainty(strange, "nll") - cells).loc[3].abs()
-    assert moved.idxmax() == "size"
+    known = X.index[X["size"].notna()][0]
+    strange.loc[known, "size"] = None  # a missing cell has no likelihood
+    assert model.cell_uncertainty(strange, "nll").isna().sum().to_dict() == {
+        name: cells[name].isna().sum() + (name == "size") for name in X.columns
+    }
     assert model.cell_uncertainty(pa.Table.from_pandas(X)).column_names == list(X.columns)
 
 
@@ -300,7 +302,7 @@ def test_more_splits_are_steadier(model: VarTJEPA) -> None:
 
     assert gap(64) < 0.5 * gap(1)
     for wrong in (0, 1.5, True):
-        with pytest.raises(InputError, match="splits must be at least 1 and whole"):
+        with pytest.raises(InputError, match="splits must be an integer of at least 1"):
             model.uncertainty(X, splits=wrong)
 
 
@@ -308,7 +310,7 @@ def test_scores_split_into_terms(model: VarTJEPA) -> None:
     terms = model.score_terms(frame())
     total = (
         0.1 * terms["rec"] + terms["gen"] + 1e-4 * terms["kl_sx"]
-        + 1e-6 * terms["kl_z"] + model.alpha_kl_sy * terms["kl_sy"]
+        + 1e-6 * terms["kl_z"] + 1e-2 * terms["kl_sy"]
     )  # fmt: skip
     np.testing.assert_allclose(model.score_samples(frame()), -total, rtol=1e-5)
 
@@ -368,7 +370,7 @@ def test_rows_without_a_label_are_trained_on_and_judge_nothing() -> None:
 def test_a_category_of_a_million_levels() -> None:
     names = pa.array(np.arange(1_000_000)).cast(pa.string())
     table = pa.table({"id": pc.binary_join_element_wise("u", names, ""), "x": np.arange(1e6)})
-    model = quiet_fit(table, epochs=1, batch_size=1 << 16, max_levels=20)
+    model = quiet_fit(table, max_steps=1, max_levels=20, validation_share=0.001)
     few = table.slice(999_000)
     with pytest.warns(UserWarning, match=r"treated as missing.*'id'"):
         assert np.isfinite(model.transform(few)).all()

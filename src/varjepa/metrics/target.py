@@ -17,9 +17,8 @@ MAX_INTEGER_CLASSES = 20
 def infer_task(y: ArrayLike) -> Task:
     """Text, booleans and few distinct integers are classes; all other numbers are regressed on.
 
-    Missing values (None, NaN) are left out. Integers count as few where there are at most
-    ``MAX_INTEGER_CLASSES`` of them and each occurs twice on average; floats without a fraction
-    count as integers.
+    Missing values (None, NaN) are left out. Few are at most ``MAX_INTEGER_CLASSES`` distinct
+    ones; floats without a fraction count as integers.
 
     Examples:
         >>> infer_task(["a", "b", "a"]), infer_task([0, 1, 1, 0]), infer_task(range(1900, 2000))
@@ -36,7 +35,7 @@ def infer_task(y: ArrayLike) -> Task:
     values = values[np.isfinite(values)]
     if (values % 1 != 0).any():
         return "regression"
-    is_few = len(np.unique(values)) <= min(MAX_INTEGER_CLASSES, len(values) // 2)
+    is_few = len(np.unique(values)) <= MAX_INTEGER_CLASSES
     return "classification" if is_few else "regression"
 
 

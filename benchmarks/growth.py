@@ -17,7 +17,7 @@ from benchmarks.measures import race
 from benchmarks.steps import BenchShape, flops_by_operator, middle_masks, random_task, trainer_step
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
-from varjepa.models.table_rows import TableShape
+from varjepa.nn.layers import TableShape
 from varjepa.report.charts import DARK, LIGHT, check_can_draw, save_svg
 from varjepa.settings import nested
 

@@ -23,8 +23,7 @@ from torch.nn.functional import (
 
 from varjepa.models.masking import FeatureMasks
 from varjepa.models.var_t_jepa import Decoder, VarTJepa
-from varjepa.nn.heads import AttentionPooling
-from varjepa.nn.tokenizers import FeatureTokenizer
+from varjepa.nn.layers import AttentionPooling, FeatureTokenizer
 from varjepa.nn.transformer import Transformer
 from varjepa.tables.encoded import EncodedTable
 from varjepa.variational.elbo import ElboTerms

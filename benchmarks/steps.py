@@ -31,14 +31,13 @@ from varjepa.environment import describe_environment
 from varjepa.errors import InputError
 from varjepa.models.inference import embed_in_blocks
 from varjepa.models.masking import draw_mask_sizes
-from varjepa.models.table_rows import TableShape
 from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
 from varjepa.nn.kernels.tf32 import tf32_products
+from varjepa.nn.layers import TableShape
 from varjepa.settings import Architecture, MaskSettings, Objective, Training
 from varjepa.tables.encoded import EncodedTable
-from varjepa.training.cuda_graphs import make_stepper
 from varjepa.training.losses import VarTJepaLoss
-from varjepa.training.step import Streams, draw_step
+from varjepa.training.step import Streams, draw_step, make_stepper
 from varjepa.variational.elbo import ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise
 

@@ -39,8 +39,7 @@ from varjepa.metrics.collapse import diagnose_collapse
 from varjepa.models.inference import MEASURES
 from varjepa.report.store import Log, plain, same_settings
 from varjepa.settings import nested
-from varjepa.training.checkpoints import remove_checkpoints
-from varjepa.training.state import Record
+from varjepa.training.checkpoints import Record, remove_checkpoints
 
 OnEpoch = Callable[[Record], None]
 

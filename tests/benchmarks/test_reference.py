@@ -17,8 +17,8 @@ import torch
 from benchmarks.reference import ReferenceStep, draw_masks_plainly
 from varjepa.models.inference import embed_in_blocks
 from varjepa.models.masking import draw_masks
-from varjepa.models.table_rows import TableShape
 from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
+from varjepa.nn.layers import TableShape
 from varjepa.settings import Architecture
 from varjepa.tables.encoded import EncodedTable
 from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss

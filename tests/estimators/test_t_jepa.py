@@ -29,13 +29,13 @@ from varjepa.estimators import TJEPA, VarTJEPA
 from varjepa.metrics.collapse import diagnose_collapse
 from varjepa.model_folder import ModelFileError
 from varjepa.models.t_jepa import TJepa, embed_points
-from varjepa.models.table_rows import TableShape
+from varjepa.nn.layers import TableShape
 from varjepa.randomness import seeded_weights
 from varjepa.settings import PointArchitecture, PointObjective, Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.loop import train
 from varjepa.training.losses import TJepaLoss
-from varjepa.training.selection import HeldOutLoss, Selection
+from varjepa.training.validation import HeldOutLoss, Selection
 
 SMALL: dict[str, Any] = {
     "d": 8, "depth": 1, "heads": 2, "ff": 8, "predictor_width": 8, "predictor_depth": 1,

@@ -22,7 +22,7 @@ import torch
 
 from varjepa.models.masking import FeatureMasks, draw_masks
 from varjepa.models.t_jepa import TJepa, embed_points, embed_points_in_blocks
-from varjepa.models.table_rows import TableShape
+from varjepa.nn.layers import TableShape
 from varjepa.randomness import seeded_weights
 from varjepa.settings import PointArchitecture, PointObjective
 from varjepa.tables.encoded import EncodedTable

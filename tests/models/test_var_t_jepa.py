@@ -18,8 +18,8 @@ from torch import nn
 
 from varjepa.models.inference import embed_in_blocks
 from varjepa.models.masking import FeatureMasks, draw_masks
-from varjepa.models.table_rows import TableShape
 from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
+from varjepa.nn.layers import TableShape
 from varjepa.randomness import seeded_weights
 from varjepa.settings import MIN_NOISE_VARIANCE, Architecture
 from varjepa.tables.encoded import EncodedTable

@@ -32,7 +32,7 @@ import pytest
 import torch
 
 from tests.small import fit_small
-from tests.training.test_loop import SETTINGS, SHAPE, WEIGHTS, build, table
+from tests.training.test_loop import SETTINGS, SHAPE, WEIGHTS, build, padded_stepper, table
 from varjepa import VarTJEPA
 from varjepa.errors import InputError
 from varjepa.estimators import TJEPA
@@ -47,10 +47,9 @@ from varjepa.training.checkpoints import (
     complete_checkpoints,
     remove_checkpoints,
 )
-from varjepa.training.cuda_graphs import PaddedStepper
 from varjepa.training.loop import TrainingResult, train
 from varjepa.training.losses import Loss, TJepaLoss, VarTJepaLoss
-from varjepa.training.selection import HeldOutLoss, Selection
+from varjepa.training.validation import HeldOutLoss, Selection
 
 ROWS = table(200)  # three batches of 64 and one of 8
 SHORT = replace(SETTINGS, epochs=6, validate_every=2)
@@ -127,7 +126,7 @@ def test_a_stop_at_any_step_changes_nothing(
     tmp_path: Path, make: Callable[[], Loss], padded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if padded:
-        monkeypatch.setattr("varjepa.training.loop.make_stepper", PaddedStepper)
+        monkeypatch.setattr("varjepa.training.loop.make_stepper", padded_stepper)
     run(tmp_path / "whole", make, every=1e6)
     # inside an epoch; after its last step, before a look; right after a look; twice in a row
     for stop_at in (2, 8, 9, 10, STEPS):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -20,22 +21,23 @@ from torch import Tensor
 
 from varjepa.errors import InputError
 from varjepa.models.inference import Measure, measure_rows
-from varjepa.models.table_rows import TableShape
 from varjepa.models.var_t_jepa import VarTJepa
+from varjepa.nn.layers import TableShape
 from varjepa.randomness import seeded_weights
 from varjepa.settings import Architecture, Objective, Training
 from varjepa.tables.encoded import EncodedTable
-from varjepa.training.collapse_alarm import inspect_latents
+from varjepa.training.checkpoints import TrainingState, snapshot
+from varjepa.training.cuda_graphs import PaddedStepper
 from varjepa.training.loop import TrainingResult, train
-from varjepa.training.losses import Loss, VarTJepaLoss
-from varjepa.training.optimisation import annealed, kl_factors, warm_up_cosine
-from varjepa.training.selection import (
+from varjepa.training.losses import Loss, VarTJepaLoss, annealed
+from varjepa.training.step import kl_factors, warm_up_cosine
+from varjepa.training.validation import (
     FilteredProbe,
     HeldOutLoss,
     LinearProbeSettings,
     Selection,
+    inspect_latents,
 )
-from varjepa.training.state import TrainingState, snapshot
 from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
 
 SHAPE = TableShape(3, (4, 3))
@@ -65,6 +67,11 @@ def table(n: int = 256, seed: int = 0) -> EncodedTable:
 def build(seed: int = 0) -> VarTJepa:
     with seeded_weights(seed):
         return VarTJepa(SHAPE, SMALL)
+
+
+def padded_stepper(*arguments: Any) -> PaddedStepper:
+    """In place of ``make_stepper``, without its last argument."""
+    return PaddedStepper(*arguments[:-1])
 
 
 def run(

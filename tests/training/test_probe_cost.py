@@ -16,7 +16,7 @@ from tests.small import small
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.training.losses import Loss
-from varjepa.training.selection import FilteredProbe
+from varjepa.training.validation import FilteredProbe
 
 
 class Times(NamedTuple):

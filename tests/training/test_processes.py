@@ -49,13 +49,12 @@ from varjepa.cli.shell import keep_freed_memory
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.models.t_jepa import TJepa
-from varjepa.models.table_rows import TableShape
+from varjepa.nn.layers import TableShape
 from varjepa.randomness import seeded_weights
 from varjepa.settings import PointArchitecture, PointObjective, Run, Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.checkpoints import Checkpoints, broadcast_checkpoint, checkpointing
-from varjepa.training.collapse_alarm import check_collapse
-from varjepa.training.cuda_graphs import PaddedStepper, make_stepper
+from varjepa.training.cuda_graphs import PaddedStepper
 from varjepa.training.loop import TrainingResult, train
 from varjepa.training.losses import Loss, TJepaLoss, VarTJepaLoss
 from varjepa.training.processes import (
@@ -67,13 +66,14 @@ from varjepa.training.processes import (
     join_world,
     place_from_torchrun,
 )
-from varjepa.training.selection import (
+from varjepa.training.step import Stepper, make_stepper
+from varjepa.training.validation import (
     FilteredProbe,
     HeldOutLoss,
     LinearProbeSettings,
     Selection,
+    check_collapse,
 )
-from varjepa.training.step import Stepper
 
 CPU = torch.device("cpu")
 PROCESSES = multiprocessing.get_context("forkserver")

@@ -20,7 +20,7 @@ import pyarrow.parquet
 import pytest
 import torch
 
-from tests.training.test_loop import SETTINGS, SMALL, WEIGHTS, build, table
+from tests.training.test_loop import SETTINGS, SMALL, WEIGHTS, build, padded_stepper, table
 from varjepa.errors import InputError
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.randomness import seeded_weights
@@ -29,12 +29,11 @@ from varjepa.tables import EncodedTable, TableCodec, read_table
 from varjepa.tables.many_files import TableFiles
 from varjepa.tables.shuffling import ShuffledFiles
 from varjepa.training.checkpoints import checkpointing
-from varjepa.training.cuda_graphs import PaddedStepper
 from varjepa.training.loop import TrainingResult, train
 from varjepa.training.losses import VarTJepaLoss
 from varjepa.training.row_source import WindowedRows, has_missing
-from varjepa.training.selection import HeldOutLoss
 from varjepa.training.step import Stepper
+from varjepa.training.validation import HeldOutLoss
 
 ROWS, SIZE, EPOCHS = 600, 128, 6
 HELD_OUT = np.arange(0, ROWS, 20)
@@ -133,7 +132,7 @@ def test_resumed_to_the_last_bit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if padded:  # as a GPU takes them
-        monkeypatch.setattr("varjepa.training.loop.make_stepper", PaddedStepper)
+        monkeypatch.setattr("varjepa.training.loop.make_stepper", padded_stepper)
     trained(files, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         trained(files, tmp_path / "stopped", stop_at)

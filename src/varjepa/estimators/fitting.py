@@ -38,7 +38,7 @@ from varjepa.tables.shuffling import ShuffledFiles
 from varjepa.tables.summaries import MemoryLimits
 from varjepa.training.processes import ALONE, World
 from varjepa.training.row_source import RowsInMemory, RowSource, WindowedRows, window_rows
-from varjepa.training.selection import (
+from varjepa.training.validation import (
     FilteredProbe,
     HeldOutLoss,
     LinearProbeSettings,

@@ -27,7 +27,7 @@ from varjepa.training.checkpoints import (
     checkpointing,
 )
 from varjepa.training.processes import World
-from varjepa.training.selection import FilteredProbe, Selection
+from varjepa.training.validation import FilteredProbe, Selection
 
 if TYPE_CHECKING:
     from varjepa.estimators.base import TableEstimator

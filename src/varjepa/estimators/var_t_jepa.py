@@ -47,8 +47,8 @@ from varjepa.models.inference import (
     whole_row_masks,
 )
 from varjepa.models.masking import masks_from_cells
-from varjepa.models.table_rows import TableShape
 from varjepa.models.var_t_jepa import VarTJepa
+from varjepa.nn.layers import TableShape
 from varjepa.randomness import generator_for
 from varjepa.settings import Architecture, Objective, Training, at_least_one, one_of
 from varjepa.tables import TableCodec, read_table

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from varjepa.models.masking import FeatureMasks
-from varjepa.models.table_rows import TableShape, map_blocks, mean_over
-from varjepa.nn.tokenizers import FeatureTokenizer
+from varjepa.nn.kernels.row_threads import map_blocks
+from varjepa.nn.layers import FeatureTokenizer, TableShape, mean_over
 from varjepa.nn.transformer import Transformer
 from varjepa.settings import PointArchitecture
 from varjepa.tables.encoded import EncodedTable

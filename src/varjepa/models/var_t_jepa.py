@@ -24,9 +24,14 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from varjepa.models.masking import FeatureMasks
-from varjepa.models.table_rows import TableShape, mean_over
-from varjepa.nn.heads import AttentionPooling, FeatureHeads, GaussianHead
-from varjepa.nn.tokenizers import FeatureTokenizer
+from varjepa.nn.layers import (
+    AttentionPooling,
+    FeatureHeads,
+    FeatureTokenizer,
+    GaussianHead,
+    TableShape,
+    mean_over,
+)
 from varjepa.nn.transformer import Transformer
 from varjepa.settings import MIN_NOISE_VARIANCE, Architecture
 from varjepa.tables.encoded import EncodedTable

@@ -16,11 +16,7 @@ import torch
 from torch import Tensor
 
 from varjepa.models.masking import largest_mask_sizes
-from varjepa.settings import MaskSettings, Training
-from varjepa.tables.encoded import EncodedTable
-from varjepa.training.losses import Loss
-from varjepa.training.processes import ALONE, World
-from varjepa.training.row_source import RowSource, as_source
+from varjepa.settings import MaskSettings
 from varjepa.training.step import StepInputs, Stepper
 
 Bucket = tuple[int, int]
@@ -174,18 +170,3 @@ def bucket_for(sizes: tuple[int, int], features: int, masks: MaskSettings) -> Bu
         for pace in [max(MULTIPLE, -(-largest // MAX_BUCKETS))]
     )
     return p_ctx, p_trg
-
-
-def make_stepper(
-    objective: Loss,
-    rows: EncodedTable | RowSource,
-    settings: Training,
-    seed: int,
-    world: World = ALONE,
-    capture: bool = True,
-) -> Stepper:
-    """Recorded steps on a GPU unless they are turned off."""
-    source = as_source(rows)
-    if source.rows.num.device.type == "cuda" and capture:
-        return CapturedStepper(objective, source, settings, seed, world)
-    return Stepper(objective, source, settings, seed, world)

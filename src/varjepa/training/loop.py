@@ -12,15 +12,19 @@ from torch import Tensor
 from varjepa.errors import InputError
 from varjepa.settings import Training
 from varjepa.tables.encoded import EncodedTable
-from varjepa.training.checkpoints import Checkpoint, Checkpoints, checkpointed
-from varjepa.training.collapse_alarm import CollapseReport, check_collapse
-from varjepa.training.cuda_graphs import make_stepper
+from varjepa.training.checkpoints import (
+    Checkpoint,
+    Checkpoints,
+    Record,
+    TrainingState,
+    checkpointed,
+    snapshot,
+)
 from varjepa.training.losses import Loss
 from varjepa.training.processes import ALONE, World
 from varjepa.training.row_source import RowSource, as_source
-from varjepa.training.selection import Selection
-from varjepa.training.state import Record, TrainingState, snapshot
-from varjepa.training.step import Stepper
+from varjepa.training.step import Stepper, make_stepper
+from varjepa.training.validation import CollapseReport, Selection, check_collapse
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Protocol
 
 import torch
@@ -11,11 +11,10 @@ from torch import Tensor, nn
 from varjepa.models.inference import embed_in_blocks
 from varjepa.models.masking import FeatureMasks
 from varjepa.models.t_jepa import TJepa, embed_points_in_blocks
-from varjepa.models.table_rows import TableShape
 from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
+from varjepa.nn.layers import TableShape
 from varjepa.settings import MaskSettings, Objective, PointObjective
 from varjepa.tables.encoded import EncodedTable
-from varjepa.training.optimisation import annealed
 from varjepa.variational.diagnostics import ACTIVE_VARIANCE
 from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise
@@ -80,6 +79,12 @@ def elbo_weights(objective: Objective) -> ElboWeights:
     """Final weights of the five terms."""
     o = objective
     return ElboWeights(o.alpha_rec, o.alpha_gen, o.alpha_kl_sx, o.alpha_kl_z, o.alpha_kl_sy)
+
+
+def annealed(terms: ElboTerms, factors: Tensor) -> ElboTerms:
+    """The KL terms times their factors (3,); the likelihoods as they are."""
+    sx, z, sy = factors
+    return replace(terms, kl_sx=sx * terms.kl_sx, kl_z=z * terms.kl_z, kl_sy=sy * terms.kl_sy)
 
 
 @dataclass(frozen=True, slots=True)

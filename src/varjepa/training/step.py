@@ -6,12 +6,13 @@ the batch draws the same numbers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from varjepa.models.masking import FeatureMasks, draw_mask_sizes, draw_masks
 from varjepa.nn.kernels.row_threads import RowThreads, slices_of
@@ -19,14 +20,6 @@ from varjepa.randomness import generator_for
 from varjepa.settings import Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.losses import Loss
-from varjepa.training.optimisation import (
-    kl_factors,
-    make_optimiser,
-    moments_of,
-    restore_moments,
-    set_rate,
-    warm_up_cosine,
-)
 from varjepa.training.processes import ALONE, World
 from varjepa.training.row_source import RowSource, as_source
 from varjepa.variational.model import LatentNoise
@@ -385,3 +378,97 @@ def batch_shares(inputs: StepInputs) -> Tensor:
 
 def _below(prefix: str, saved: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): t for name, t in saved.items() if name.startswith(prefix)}
+
+
+def make_stepper(
+    objective: Loss,
+    rows: EncodedTable | RowSource,
+    settings: Training,
+    seed: int,
+    world: World = ALONE,
+    capture: bool = True,
+) -> Stepper:
+    """Steps recorded as CUDA graphs on a GPU, unless that is turned off."""
+    source = as_source(rows)
+    if source.rows.num.device.type == "cuda" and capture:
+        from varjepa.training.cuda_graphs import CapturedStepper
+
+        return CapturedStepper(objective, source, settings, seed, world)
+    return Stepper(objective, source, settings, seed, world)
+
+
+# --- Schedules and AdamW.
+
+
+def kl_factors(step: int, durations: tuple[float, float, float]) -> tuple[float, float, float]:
+    """Factors min(t / T, 1) on the final weights of kl_sx, kl_z and kl_sy.
+
+    ``durations`` are their T in optimiser steps; 0: full weight from the start. t = ``step`` + 1
+    counts the current step, so that no weight is ever exactly 0: an objective of KL terms alone has
+    a gradient from the start.
+    """
+    sx, z, sy = (1.0 if t <= 0 else min((step + 1) / t, 1.0) for t in durations)
+    return sx, z, sy
+
+
+def warm_up_cosine(step: int, warm_up: float, total: int) -> float:
+    """Factor on the learning rate: linear to 1 over the warm-up, then a half cosine to 0."""
+    if step < warm_up:
+        return (step + 1) / (warm_up + 1)
+    done = (step - warm_up) / max(1.0, total - warm_up)
+    return 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
+
+
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+"""AdamW's names of a weight's moments."""
+
+
+def make_optimiser(model: nn.Module, settings: Training, device: torch.device) -> torch.optim.AdamW:
+    """AdamW without decay on vectors; on a GPU the rate is a tensor, which CUDA graphs read."""
+    learned = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in learned if p.dim() > 1]
+    vectors = [p for p in learned if p.dim() <= 1]
+    groups = [
+        {"params": matrices, "weight_decay": settings.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    if device.type == "cuda":
+        rate = torch.tensor(settings.learning_rate, device=device)
+        return torch.optim.AdamW(groups, lr=rate, fused=True, capturable=True)
+    return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
+
+
+def set_rate(optimiser: torch.optim.Optimizer, rate: float | Tensor) -> None:
+    """Change the learning rate, in place where it is a tensor."""
+    for group in optimiser.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].copy_(rate) if isinstance(rate, Tensor) else group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def moments_of(optimiser: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
+    """The moments by weight and kind; a weight that never had a gradient has none."""
+    return {
+        f"{name}.{kind}": moment
+        for name, weight in model.named_parameters()
+        for kind, moment in optimiser.state.get(weight, {}).items()
+    }
+
+
+def restore_moments(
+    optimiser: torch.optim.Optimizer, model: nn.Module, saved: Mapping[str, Tensor]
+) -> None:
+    """Set moments from saved ones, in place if they exist: CUDA graphs refer to them."""
+    for name, weight in model.named_parameters():
+        state = optimiser.state
+        if f"{name}.step" in saved and not state.get(weight):
+            state[weight] = {
+                kind: torch.zeros(() if kind == "step" else weight.shape, device=weight.device)
+                for kind in MOMENTS
+            }
+        for kind, moment in state.get(weight, {}).items():
+            value = saved.get(f"{name}.{kind}", torch.zeros_like(moment))
+            if value.shape != moment.shape:
+                raise ValueError(f"{name}.{kind} has another shape")
+            moment.copy_(value)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from varjepa.nn.kernels import attend_long, cpu_block, reference_only
+from varjepa.nn.kernels import attend_long, cpu, reference_only
 from varjepa.nn.transformer import Transformer, attend
 
 
@@ -31,7 +31,7 @@ def plain(qkv: Tensor, heads: int, valid: Tensor | None, queries: int) -> Tensor
 def test_both_ways_are_attention(
     narrow: int, masked: bool, queries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu_block, "NARROW", narrow)
+    monkeypatch.setattr(cpu, "NARROW", narrow)
     g = torch.Generator().manual_seed(0)
     qkv = torch.randn(6, 5, 24, generator=g, dtype=torch.float64)
     valid = torch.rand(6, 5, generator=g) > 0.4 if masked else None
@@ -40,8 +40,8 @@ def test_both_ways_are_attention(
         valid[:, 0] = True
         bias = torch.zeros(6, 5, dtype=torch.float64).masked_fill(~valid, -1e300)
     weight = torch.randn(6, queries, 8, generator=g, dtype=torch.float64)
-    ours, kept = cpu_block.attend_shortly(qkv, 2, bias, queries)
-    gradient = cpu_block.attend_shortly_backward(weight, kept, 2)
+    ours, kept = cpu.attend_shortly(qkv, 2, bias, queries)
+    gradient = cpu.attend_shortly_backward(weight, kept, 2)
     qkv.requires_grad_()
     theirs = plain(qkv, 2, valid, queries)
     torch.testing.assert_close(ours, theirs.detach())
@@ -54,7 +54,7 @@ def test_both_ways_are_attention(
 def test_the_block_by_hand(
     narrow: int, masked: bool, keep: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu_block, "NARROW", narrow)
+    monkeypatch.setattr(cpu, "NARROW", narrow)
     torch.manual_seed(0)
     net = Transformer(8, depth=1, heads=2, ff=12).double()
     tokens = torch.randn(5, 4, 8, dtype=torch.float64, requires_grad=True)

@@ -16,9 +16,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from varjepa.nn.heads import AttentionPooling
-from varjepa.nn.kernels import cpu_inference, reference_only
-from varjepa.nn.kernels.cpu_inference import Attention, can_infer
+from varjepa.nn.kernels import cpu, reference_only
+from varjepa.nn.kernels.cpu import Attention, can_infer
+from varjepa.nn.layers import AttentionPooling
 from varjepa.nn.transformer import Transformer
 
 pytestmark = pytest.mark.skipif(
@@ -101,7 +101,7 @@ def test_a_wild_row_leaves_others_alone() -> None:
 def test_rows_in_parts(tokens_together: int, keep: int, monkeypatch: pytest.MonkeyPatch) -> None:
     net, tokens, valid = make()
     tokens += 5.0
-    monkeypatch.setattr(cpu_inference, "TOKENS", tokens_together)  # parts of 16, 16, 32 rows
+    monkeypatch.setattr(cpu, "TOKENS", tokens_together)  # parts of 16, 16, 32 rows
     rows = 39  # of which the last part has too few of its own
     ours = net(tokens[:rows], valid[:rows], keep)
     order = torch.randperm(rows)

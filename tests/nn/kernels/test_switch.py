@@ -1,6 +1,6 @@
 """Claims about the one switch of the fast paths.
 
-1. On a CPU: gradients take ``cpu_block``, inference ``cpu_inference``, long sequences
+1. On a CPU: gradients take ``run_block``, inference ``infer_blocks``, long sequences
    ``attend_long``, autocast the reference; pooling follows the same rule.
 2. Inside of ``reference_only`` no fast path is taken; afterwards they are, even after an error.
 """
@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from varjepa.nn import kernels
-from varjepa.nn.heads import AttentionPooling
+from varjepa.nn.layers import AttentionPooling
 from varjepa.nn.transformer import Transformer
 
 FAST = ("run_block", "infer_blocks", "attend_to_keys", "attend_long")

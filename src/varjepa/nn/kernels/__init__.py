@@ -9,9 +9,9 @@ path               when
 =================  ===========================================================================
 ``fused_block``    a whole transformer on a GPU under autocast: Triton installed, width 16, 32
                    or 64, at most 64 tokens a row (``can_fuse``)
-``cpu_inference``  a whole transformer, or attention pooling, on a CPU: fewer than
+``infer_blocks``   a whole transformer, or attention pooling, on a CPU: fewer than
                    ``LONG_SEQUENCE`` tokens, float32, gradients off, oneDNN (``can_infer``)
-``cpu_block``      a whole transformer on a CPU: fewer than ``LONG_SEQUENCE`` tokens, no autocast
+``run_block``      a whole transformer on a CPU: fewer than ``LONG_SEQUENCE`` tokens, no autocast
 ``attend_long``    attention over ``LONG_SEQUENCE`` keys or more: torch's own fused kernel
 reference          everything else
 =================  ===========================================================================
@@ -30,8 +30,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from varjepa.nn.kernels.cpu_block import run_block
-from varjepa.nn.kernels.cpu_inference import attend_to_keys, can_infer, infer_blocks
+from varjepa.nn.kernels.cpu import attend_to_keys, can_infer, infer_blocks, run_block
 
 if TYPE_CHECKING:
     from varjepa.nn.transformer import Transformer
@@ -80,7 +79,7 @@ def transform_fast(
             return None
         return fused_transformer(tokens, valid, net, torch.get_autocast_dtype("cuda"))[:, -keep:]
     is_short = tokens.shape[1] < LONG_SEQUENCE
-    # the backward pass of cpu_block knows nothing of autocast
+    # the backward pass of run_block knows nothing of autocast
     if tokens.device.type != "cpu" or torch.is_autocast_enabled("cpu") or not is_short:
         return None
     bias = None if valid is None else key_bias(valid, tokens.dtype)

@@ -1,14 +1,83 @@
-"""Layers behind a transformer: Gaussian heads, one head per feature, attention pooling."""
+"""Layers around a transformer: tokens of features, Gaussian heads, a head per feature, pooling.
+
+Features to tokens (Eq. context-tokenization), one token per feature:
+
+    numeric      W_num · x + b_j + e_type + e_pos_j      W_num shared by all numeric features
+    categorical  Embed_j(x) + e_type + e_pos_j
+    missing      MISSING + e_pos_j
+
+Columns have no order, so "position" is a learned vector per feature. Features are numbered numeric
+first, then categorical.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from varjepa.nn.transformer import attend
 from varjepa.variational.gaussian import DiagonalGaussian, at_least_float32
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """What the networks need to know of a table: numeric features come first."""
+
+    numeric: int
+    """number of numeric features"""
+    levels: tuple[int, ...] = ()
+    """states of each categorical feature, MISSING included"""
+
+    @property
+    def features(self) -> int:
+        """D_feat"""
+        return self.numeric + len(self.levels)
+
+
+_INIT_STD = 0.02
+_NUMERIC, _CATEGORICAL = 0, 1
+
+
+class FeatureTokenizer(nn.Module):
+    """Tokens of complete rows.
+
+    All categorical features share one table of vectors, feature j's levels starting at an offset:
+    one lookup instead of one per feature.
+    """
+
+    offsets: Tensor
+
+    def __init__(self, numeric: int, levels: Sequence[int], width: int) -> None:
+        """``levels[j]`` counts the states of categorical feature j, MISSING included."""
+        super().__init__()
+        features = numeric + len(levels)
+        self.numeric = numeric
+        self.weight = nn.Parameter(torch.randn(width) * _INIT_STD)
+        self.bias = nn.Parameter(torch.randn(numeric, width) * _INIT_STD)
+        self.embedding = nn.Parameter(torch.randn(max(1, sum(levels)), width) * _INIT_STD)
+        self.kind = nn.Parameter(torch.randn(2, width) * _INIT_STD)
+        self.position = nn.Parameter(torch.randn(features, width) * _INIT_STD)
+        self.missing = nn.Parameter(torch.randn(width) * _INIT_STD)
+        starts = torch.tensor([0, *levels], dtype=torch.long).cumsum(0)[: len(levels)]
+        self.register_buffer("offsets", starts, persistent=False)
+
+    def forward(self, x_num: Tensor, x_cat: Tensor, observed: Tensor | None) -> Tensor:
+        """Shape: ``x_num (B, F_num)``, ``x_cat (B, F_cat)``, ``observed (B, F)`` → ``(B, F, d)``.
+
+        ``observed`` None says that no cell is missing.
+        """
+        numeric = x_num.unsqueeze(-1) * self.weight + (self.bias + self.kind[_NUMERIC])
+        categorical = (
+            nn.functional.embedding(x_cat + self.offsets, self.embedding) + self.kind[_CATEGORICAL]
+        )
+        tokens = torch.cat([numeric, categorical], dim=1)  # (B, F, d)
+        if observed is not None:
+            tokens = torch.where(observed.unsqueeze(-1), tokens, self.missing)
+        return tokens + self.position
+
 
 SMALL = 1024
 """Entries, padding included, up to which categorical features share one group."""
@@ -131,3 +200,14 @@ class AttentionPooling(nn.Module):
         q = self.queries.view(1, -1, self.heads, width // self.heads).transpose(1, 2)
         mixed = attend(q.expand(rows, -1, -1, -1), k, v, valid)  # (B, H, pooled, d_head)
         return self.project_out(mixed.transpose(1, 2).reshape(rows, -1, width))
+
+
+def mean_over(cells: Tensor, valid: Tensor | None) -> Tensor:
+    """Mean over all axes but the first, of the valid cells; 0 where a row has none.  # (B,)"""
+    cells = cells.flatten(1)
+    if valid is None:
+        return cells.mean(-1) if cells.shape[1] else cells.new_zeros(len(cells))
+    valid = valid.flatten(1)
+    # where, not a product: what stands in an invalid cell may be anything, even inf
+    total = torch.where(valid, cells, 0.0).sum(-1)
+    return total / valid.sum(-1).clamp_min(1)

@@ -15,8 +15,7 @@ import torch
 from torch import nn
 
 from varjepa.nn import kernels
-from varjepa.nn.heads import SMALL, AttentionPooling, FeatureHeads, group_by_size
-from varjepa.nn.tokenizers import FeatureTokenizer
+from varjepa.nn.layers import SMALL, AttentionPooling, FeatureHeads, FeatureTokenizer, group_by_size
 from varjepa.nn.transformer import Transformer, attend
 
 

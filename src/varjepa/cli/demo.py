@@ -19,7 +19,7 @@ def demo(
     """Fit, evaluate, impute and sample on the embedded SIM table, with a report."""
     make_folder(out)
 
-    from varjepa.demo.run import DemoSettings, run_demo
+    from varjepa.demo.run import run_demo
 
-    page = run_demo(out, DemoSettings(rows=rows, epochs=epochs), console.print)
+    page = run_demo(out, rows, epochs, console.print)
     console.print(f"\nreport: {page}", soft_wrap=True)

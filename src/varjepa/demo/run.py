@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,138 +58,88 @@ SPLITS = 8
 Scores = Mapping[str, NDArray[np.float32]]
 """Uncertainties of the test rows by name."""
 
-
-@dataclass(frozen=True, slots=True)
-class DemoSettings:
-    """How much to do."""
-
-    rows: int = 10_000
-    """rows of SIM"""
-    epochs: int = 22
-    """training epochs"""
-    batch_size: int = 128
-    """rows per step"""
-    learning_rate: float = 5e-3
-    """five times the default"""
-    d: int = 32
-    """latent width"""
-    depth: int = 2
-    """transformer layers"""
-    seed: int = 0
-    """of the model and of the split; the table itself is frozen"""
+Rows = NDArray[np.int64]
+"""Row numbers."""
 
 
-def run_demo(folder: Path, settings: DemoSettings, say: Callable[[Any], None]) -> Path:
+def run_demo(folder: Path, rows: int, epochs: int, say: Callable[[Any], None]) -> Path:
     """Fit, evaluate, impute, sample, report; returns the report's path.
 
     ``say`` prints a line or a table.
     """
     start = time.perf_counter()
     sim = draw_sim()
-    rows = sim.to_arrow().slice(0, settings.rows)
-    order = np.random.default_rng(settings.seed).permutation(settings.rows)
-    train, test = np.split(order, [int(0.8 * settings.rows)])
-    train_rows, test_rows = rows.take(train), rows.take(test)
-    say(f"SIM: {rows.num_rows:,} rows, {rows.num_columns} columns, {sim.label.max() + 1} classes")
+    table = sim.to_arrow().slice(0, rows)
+    train, test = np.split(np.random.default_rng(0).permutation(rows), [int(0.8 * rows)])
+    train_table, test_table = table.take(train), table.take(test)
+    say(f"SIM: {rows:,} rows, {table.num_columns} columns, {sim.label.max() + 1} classes")
 
-    model = make_model(settings).fit(train_rows)
+    model = VarTJEPA(
+        Architecture(d=32, depth=2, ff=64, predictor_depth=2, predictor_ff=64),
+        Objective(targets=1),
+        Training(epochs=epochs, batch_size=128, learning_rate=5e-3),
+        verbose=1,
+        random_state=0,
+    ).fit(train_table)
     fit_seconds = time.perf_counter() - start
     say(f"fitted without labels in {fit_seconds:.0f} s")
 
-    raw_is_right = classify(*raw_features(rows), sim.label, train, test)
-    is_right = classify(model.transform(rows), StandardScaler(), sim.label, train, test)
-    scores = score_rows(model, test_rows)
+    raw_is_right = classify(*raw_features(table), sim.label, train, test)
+    is_right = classify(model.transform(table), StandardScaler(), sim.label, train, test)
+    scores = {name.split()[0]: score for name, score in model.uncertainties(test_table).items()}
+    scores[SHOWN] = model.uncertainty(test_table, "nll", "balanced", splits=SPLITS)
     tables = [
-        accuracy_table(raw_is_right, is_right),
-        selective_table(is_right, scores),
-        ambiguity_table(sim.ambiguity[test], scores),
-        imputation_table(model, test_rows, train_rows, settings.seed),
-        samples_table(model, test_rows, train_rows, settings.seed),
+        *evaluation_tables(raw_is_right, is_right, sim.ambiguity[test], scores),
+        imputation_table(model, test_table, train_table),
+        samples_table(model, test_table, train_table),
     ]
-    for table in tables:
+    for result in tables:
         say("")
-        say(to_terminal(table))
+        say(to_terminal(result))
 
-    seconds = time.perf_counter() - start
-    environment = describe_environment()
+    seconds, environment = time.perf_counter() - start, describe_environment()
+    at_half = accuracy_at(is_right, scores[SHOWN], 0.5)
+    correlation = spearman(scores[SHOWN], sim.ambiguity[test])
     page = ReportPage(
         title="varjepa demo: the SIM table",
         subtitle="A label-free embedding with an uncertainty for every row and every column.",
         headlines=[
-            Headline("accuracy on embeddings", _mean(is_right), f"raw {_mean(raw_is_right)}"),
             Headline(
-                "accuracy at 50 % coverage",
-                f"{accuracy_at(is_right, scores[SHOWN], 0.5):.3f}",
-                f"by {SHOWN}",
+                "accuracy on embeddings", f"{is_right.mean():.3f}", f"raw {raw_is_right.mean():.3f}"
             ),
-            Headline(
-                "Spearman with ambiguity",
-                f"{spearman(scores[SHOWN], sim.ambiguity[test]):.3f}",
-                f"by {SHOWN}",
-            ),
+            Headline("accuracy at 50 % coverage", f"{at_half:.3f}", f"by {SHOWN}"),
+            Headline("Spearman with ambiguity", f"{correlation:.3f}", f"by {SHOWN}"),
             Headline("whole demo", f"{seconds:.0f} s", "fit, evaluate, impute, sample, report"),
         ],
         tables=tables,
         curve=training_curve(model),
-        map=embedding_map(model, test_rows, sim.label[test], scores[SHOWN]),
+        map=embedding_map(model, test_table, sim.label[test], scores[SHOWN]),
         risk_coverage=risk_coverage_curves(is_right, scores),
-        uncertain_rows=most_uncertain(model, rows, test, scores[SHOWN]),
+        uncertain_rows=most_uncertain(model, table, test, scores[SHOWN]),
         footer={name: str(value) for name, value in environment.items()},
     )
     write_page(page, folder / "report.html")
-    result = {
-        "settings": asdict(settings),
-        "fit_seconds": round(fit_seconds, 1),
-        "seconds": round(time.perf_counter() - start, 1),
-        "figures": {
-            table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-            for table in tables
-        },
-        "environment": environment,
-    }
-    write_json(folder / "demo.json", result)
+    figures = {t.title: [dict(zip(t.columns, row, strict=True)) for row in t.rows] for t in tables}
+    times = {"fit_seconds": round(fit_seconds, 1), "seconds": round(seconds, 1)}
+    saved = {"rows": rows, "epochs": epochs, **times, "figures": figures}
+    write_json(folder / "demo.json", saved | {"environment": environment})
     return folder / "report.html"
-
-
-def make_model(settings: DemoSettings) -> VarTJEPA:
-    """The model, smaller than the default."""
-    return VarTJEPA(
-        Architecture(
-            d=settings.d,
-            depth=settings.depth,
-            ff=2 * settings.d,
-            predictor_depth=2,
-            predictor_ff=2 * settings.d,
-        ),
-        Objective(targets=1),
-        Training(
-            epochs=settings.epochs,
-            batch_size=settings.batch_size,
-            learning_rate=settings.learning_rate,
-        ),
-        verbose=1,
-        random_state=settings.seed,
-    )
 
 
 # --- evaluate: a classifier on raw features and on embeddings
 
 
-def raw_features(rows: pa.Table) -> tuple[NDArray[Any], Any]:
+def raw_features(table: pa.Table) -> tuple[NDArray[Any], Any]:
     """The table's cells, and an encoder: standardised numbers and one-hot categories."""
-    columns = [np.asarray(rows[name].to_pylist(), dtype=object) for name in rows.column_names]
-    numeric = [i for i, field in enumerate(rows.schema) if pa.types.is_floating(field.type)]
-    others = [i for i in range(rows.num_columns) if i not in numeric]
+    columns = [np.asarray(column.to_pylist(), dtype=object) for column in table.columns]
+    numeric = [i for i, field in enumerate(table.schema) if pa.types.is_floating(field.type)]
+    others = [i for i in range(table.num_columns) if i not in numeric]
     encoder = make_column_transformer((StandardScaler(), numeric), (OneHotEncoder(), others))
     return np.column_stack(columns), encoder
 
 
 def classify(
-    features: NDArray[Any],
-    encoder: Any,
-    label: NDArray[np.int64],
-    train: NDArray[np.int64],
-    test: NDArray[np.int64],
+    features: NDArray[Any], encoder: Any, label: Rows, train: Rows, test: Rows
 ) -> NDArray[np.bool_]:
     """Which test rows a perceptron classifies correctly."""
     perceptron = MLPClassifier((128, 128), early_stopping=True, random_state=0)
@@ -199,75 +148,70 @@ def classify(
     return correct
 
 
-def score_rows(model: VarTJEPA, rows: pa.Table) -> Scores:
-    """Every kind of uncertainty, and the one that is shown."""
-    scores = {name.split()[0]: score for name, score in model.uncertainties(rows).items()}
-    return scores | {SHOWN: model.uncertainty(rows, "nll", "balanced", splits=SPLITS)}
-
-
-def accuracy_table(raw_is_right: NDArray[np.bool_], is_right: NDArray[np.bool_]) -> Table:
-    """Accuracy on raw features and on embeddings."""
-    rows = [["perceptron 128-128", _mean(raw_is_right), _mean(is_right)]]
-    columns = ["classifier", "raw features", "embedding"]
-    note = f"Accuracy on {len(is_right):,} rows that neither the model nor the classifier saw."
-    return Table("Accuracy", columns, rows, note)
-
-
-def selective_table(is_right: NDArray[np.bool_], scores: Scores) -> Table:
-    """Accuracy on the rows that each uncertainty keeps."""
-    rows = [
-        [kind, *(f"{accuracy_at(is_right, score, coverage):.3f}" for coverage in COVERAGES)]
-        for kind, score in scores.items()
+def evaluation_tables(
+    raw_is_right: NDArray[np.bool_],
+    is_right: NDArray[np.bool_],
+    ambiguity: NDArray[np.float64],
+    scores: Scores,
+) -> list[Table]:
+    """Accuracy; accuracy on the rows that each uncertainty keeps; rank by true ambiguity."""
+    return [
+        Table(
+            "Accuracy",
+            ["classifier", "raw features", "embedding"],
+            [_row("perceptron 128-128", raw_is_right.mean(), is_right.mean())],
+            f"Accuracy on {len(is_right):,} rows that neither the model nor the classifier saw.",
+        ),
+        Table(
+            "Selective accuracy",
+            ["uncertainty", *(f"{coverage:.0%} kept" for coverage in COVERAGES)],
+            [_row(k, *(accuracy_at(is_right, u, c) for c in COVERAGES)) for k, u in scores.items()],
+            "Accuracy on embeddings when the most uncertain rows are left out.",
+        ),
+        Table(
+            "Uncertainty against the true ambiguity",
+            ["uncertainty", "Spearman", "AUROC of the most ambiguous quarter"],
+            [
+                _row(kind, spearman(u, ambiguity), auroc_of_ambiguous(u, ambiguity))
+                for kind, u in scores.items()
+            ],
+            "SIM knows how ambiguous each row was made; the model was never told.",
+        ),
     ]
-    columns = ["uncertainty", *(f"{coverage:.0%} kept" for coverage in COVERAGES)]
-    note = "Accuracy on embeddings when the most uncertain rows are left out."
-    return Table("Selective accuracy", columns, rows, note)
-
-
-def ambiguity_table(ambiguity: NDArray[np.float64], scores: Scores) -> Table:
-    """Whether an uncertainty ranks the rows by their true ambiguity."""
-    rows = [
-        [kind, f"{spearman(score, ambiguity):.3f}", f"{auroc_of_ambiguous(score, ambiguity):.3f}"]
-        for kind, score in scores.items()
-    ]
-    columns = ["uncertainty", "Spearman", "AUROC of the most ambiguous quarter"]
-    note = "SIM knows how ambiguous each row was made; the model was never told."
-    return Table("Uncertainty against the true ambiguity", columns, rows, note)
 
 
 # --- impute and sample
 
 
-def imputation_table(model: VarTJEPA, test: pa.Table, train: pa.Table, seed: int) -> Table:
+def imputation_table(model: VarTJEPA, test: pa.Table, train: pa.Table) -> Table:
     """Remove some cells, impute them, and compare with the column's mean or mode."""
-    with_missing, is_removed = remove_cells(test, MISSING_SHARE, seed)
+    with_missing, is_removed = remove_cells(test, MISSING_SHARE, seed=0)
     errors = imputation_errors(test, model.impute(with_missing), is_removed, train)
     rows = [
-        ["numbers: RMSE in standard deviations", f"{errors.mean_rmse:.3f}", f"{errors.rmse:.3f}"],
-        ["categories: share right", f"{errors.mode_accuracy:.3f}", f"{errors.accuracy:.3f}"],
+        _row("numbers: RMSE in standard deviations", errors.mean_rmse, errors.rmse),
+        _row("categories: share right", errors.mode_accuracy, errors.accuracy),
     ]
     note = f"{MISSING_SHARE:.0%} of the test cells were removed and imputed from their row."
     return Table("Imputation", ["", "mean or mode", "varjepa"], rows, note)
 
 
-def samples_table(model: VarTJEPA, test: pa.Table, train: pa.Table, seed: int) -> Table:
+def samples_table(model: VarTJEPA, test: pa.Table, train: pa.Table) -> Table:
     """Sampled rows compared with real ones, between the best and the worst to expect."""
     few = train.slice(0, test.num_rows)
     others = {
-        "sampled rows": model.sample(test.num_rows, random_state=seed),
+        "sampled rows": model.sample(test.num_rows, random_state=0),
         "other real rows": few,
-        "real columns, each shuffled": shuffle_columns(few, seed),
+        "real columns, each shuffled": shuffle_columns(few, seed=0),
     }
-    rows = []
-    for name, other in others.items():
-        f = fidelity(test, other, seed)
-        rows.append([name, f"{f.marginal:.3f}", f"{f.pairwise:.3f}", f"{f.auroc:.3f}"])
+    found = {name: fidelity(test, other, seed=0) for name, other in others.items()}
+    rows = [_row(name, f.marginal, f.pairwise, f.auroc) for name, f in found.items()]
     columns = ["compared with the test rows", "columns", "pairs of columns", "AUROC"]
-    note = (
-        "Mean distances (0: the same); AUROC of a classifier that tells the two apart (.5: it "
-        "cannot)."
-    )
+    note = "Mean distances (0: the same); AUROC of a classifier that tells them apart (.5: cannot)."
     return Table("Sampling", columns, rows, note)
+
+
+def _row(name: str, *values: float) -> list[str]:
+    return [name, *(f"{value:.3f}" for value in values)]
 
 
 # --- what the page shows
@@ -283,10 +227,10 @@ def training_curve(model: VarTJEPA) -> TrainingCurve:
 
 
 def embedding_map(
-    model: VarTJEPA, rows: pa.Table, label: NDArray[np.int64], score: NDArray[np.float32]
+    model: VarTJEPA, table: pa.Table, label: Rows, score: NDArray[np.float32]
 ) -> EmbeddingMap:
     """t-SNE of the flattened posterior means."""
-    embedded = StandardScaler().fit_transform(model.transform(rows))
+    embedded = StandardScaler().fit_transform(model.transform(table))
     x, y = TSNE(random_state=0, init="pca", perplexity=30).fit_transform(embedded).T.astype(float)
     return EmbeddingMap(x, y, [f"class {c}" for c in label], score.astype(float))
 
@@ -303,7 +247,7 @@ def risk_coverage_curves(is_right: NDArray[np.bool_], scores: Scores) -> RiskCov
 def most_uncertain(
     model: VarTJEPA,
     table: pa.Table,
-    test: NDArray[np.int64],
+    test: Rows,
     score: NDArray[np.float32],
     rows: int = 8,
     cells: int = 6,
@@ -330,7 +274,3 @@ def most_uncertain(
         )
         for i in np.argsort(-score)[:rows]
     ]
-
-
-def _mean(is_right: NDArray[np.bool_]) -> str:
-    return f"{is_right.mean():.3f}"

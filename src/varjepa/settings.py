@@ -52,11 +52,11 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class PointArchitecture(Settings):
-    """The networks of :class:`varjepa.TJEPA`."""
+class EncoderSettings(Settings):
+    """Encoders and predictor, which every JEPA has."""
 
     d: int = 64
-    """width of tokens and of every latent; a multiple of ``heads`` (the paper's D_hid)"""
+    """width of tokens and of every latent; a multiple of ``heads`` (d = d_z = D_hid)"""
     depth: int = 3
     """transformer layers of the encoders (L)"""
     heads: int = 4
@@ -73,8 +73,6 @@ class PointArchitecture(Settings):
     """feed-forward width of the predictor (ff_p)"""
     n_cls: int = 1
     """learned tokens in front of the encoders (N_CLS); not in the paper"""
-    n_aux: int = 4
-    """learned auxiliary tokens of T-JEPA's predictor (N_aux); not in the paper"""
 
     def check(self) -> None:
         _check_multiple(self, "d", "heads")
@@ -82,25 +80,9 @@ class PointArchitecture(Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class Architecture(Settings):
+class Architecture(EncoderSettings):
     """The networks of :class:`varjepa.VarTJEPA`."""
 
-    d: int = 64
-    """width of tokens and of every latent; a multiple of ``heads`` (d = d_z = D_hid)"""
-    depth: int = 3
-    """transformer layers of context encoder and target posterior (L)"""
-    heads: int = 4
-    """attention heads of both (H)"""
-    ff: int = 128
-    """feed-forward width of both"""
-    predictor_width: int = 16
-    """token width of the predictor (L_p); a narrow one keeps the posterior's spread informative"""
-    predictor_depth: int = 4
-    """layers of the predictor; not in the paper"""
-    predictor_heads: int = 4
-    """attention heads of the predictor (H_p)"""
-    predictor_ff: int = 256
-    """feed-forward width of the predictor (ff_p)"""
     imputer_width: int = 64
     """token width of the imputer, a second predictor outside the ELBO; not in the paper"""
     imputer_depth: int = 3
@@ -109,19 +91,24 @@ class Architecture(Settings):
     """attention heads of the imputer"""
     imputer_ff: int = 128
     """feed-forward width of the imputer"""
-    n_cls: int = 1
-    """learned tokens in front of both encoders (N_CLS); not in the paper"""
     noise_variance: float = 1.0
     """σ_x² and σ_y² of the decoders before training (paper/LOG.md says what smaller ones do)"""
 
     def check(self) -> None:
-        _check_multiple(self, "d", "heads")
-        _check_multiple(self, "predictor_width", "predictor_heads")
+        EncoderSettings.check(self)
         _check_multiple(self, "imputer_width", "imputer_heads")
         if not self.noise_variance > MIN_NOISE_VARIANCE:
             raise InputError(
                 f"noise_variance must be above {MIN_NOISE_VARIANCE}, not {self.noise_variance}"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class PointArchitecture(EncoderSettings):
+    """The networks of :class:`varjepa.TJEPA`."""
+
+    n_aux: int = 4
+    """learned auxiliary tokens of the predictor (N_aux); not in the paper"""
 
 
 MIN_NOISE_VARIANCE = 1e-4

@@ -16,7 +16,7 @@ from paper.datasets.catalogue import DATASETS, dataset_info
 from paper.predictors.predictor import XGBoostSettings
 from varjepa.estimators.fitting import ONLINE_PROBE
 from varjepa.models.inference import Measure
-from varjepa.training.validation import LinearProbeSettings
+from varjepa.training.loop import LinearProbeSettings
 
 Setting = Literal["paper", "ours"]
 SETTINGS: tuple[Setting, ...] = get_args(Setting)

@@ -33,9 +33,8 @@ from varjepa.nn.layers import TableShape
 from varjepa.randomness import seeded_weights
 from varjepa.settings import PointArchitecture, PointObjective, Training
 from varjepa.tables.encoded import EncodedTable
-from varjepa.training.loop import train
+from varjepa.training.loop import HeldOutLoss, Selection, train
 from varjepa.training.losses import TJepaLoss
-from varjepa.training.validation import HeldOutLoss, Selection
 
 SMALL: dict[str, Any] = {
     "d": 8, "depth": 1, "heads": 2, "ff": 8, "predictor_width": 8, "predictor_depth": 1,

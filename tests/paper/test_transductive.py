@@ -23,7 +23,7 @@ from paper.settings import FULL, Model, pretraining
 from tests.paper.tiny import TINY
 from varjepa.estimators import TJEPA, VarTJEPA, base, fitting
 from varjepa.evaluate.splits import split_rows
-from varjepa.training.validation import FilteredProbe
+from varjepa.training.loop import FilteredProbe
 
 # trained for an epoch or two
 pytestmark = pytest.mark.filterwarnings("ignore:the latents have collapsed")

@@ -47,9 +47,8 @@ from varjepa.training.checkpoints import (
     complete_checkpoints,
     remove_checkpoints,
 )
-from varjepa.training.loop import TrainingResult, train
+from varjepa.training.loop import HeldOutLoss, Selection, TrainingResult, train
 from varjepa.training.losses import Loss, TJepaLoss, VarTJepaLoss
-from varjepa.training.validation import HeldOutLoss, Selection
 
 ROWS = table(200)  # three batches of 64 and one of 8
 SHORT = replace(SETTINGS, epochs=6, validate_every=2)

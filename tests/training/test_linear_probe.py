@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 
 from tests.training.test_loop import table
 from varjepa.tables.encoded import EncodedTable
-from varjepa.training.validation import FilteredProbe, LinearProbeSettings, fit_linear_probe
+from varjepa.training.loop import FilteredProbe, LinearProbeSettings, fit_linear_probe
 
 
 def some_classes(rows: int = 400, features: int = 6) -> tuple[torch.Tensor, torch.Tensor]:

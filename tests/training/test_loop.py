@@ -28,16 +28,17 @@ from varjepa.settings import Architecture, Objective, Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.checkpoints import TrainingState, snapshot
 from varjepa.training.cuda_graphs import PaddedStepper
-from varjepa.training.loop import TrainingResult, train
-from varjepa.training.losses import Loss, VarTJepaLoss, annealed
-from varjepa.training.step import kl_factors, warm_up_cosine
-from varjepa.training.validation import (
+from varjepa.training.loop import (
     FilteredProbe,
     HeldOutLoss,
     LinearProbeSettings,
     Selection,
+    TrainingResult,
     inspect_latents,
+    train,
 )
+from varjepa.training.losses import Loss, VarTJepaLoss, annealed
+from varjepa.training.step import kl_factors, warm_up_cosine
 from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
 
 SHAPE = TableShape(3, (4, 3))

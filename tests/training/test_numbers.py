@@ -28,10 +28,9 @@ from tests.training.test_loop import SETTINGS, run, table
 from varjepa.models.masking import FeatureMasks
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.cuda_graphs import PaddedStepper
-from varjepa.training.loop import TrainingResult, train
+from varjepa.training.loop import HeldOutLoss, TrainingResult, train
 from varjepa.training.losses import Loss, StepLosses
 from varjepa.training.step import LARGEST, StepGuard, Stepper
-from varjepa.training.validation import HeldOutLoss
 from varjepa.variational.model import LatentNoise
 
 Poison = Callable[[Tensor], Tensor]

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from varjepa.training.settings import Precision
 
 from tests.small import small
 from varjepa.demo.sim import draw_sim
 from varjepa.estimators import VarTJEPA
+from varjepa.settings import Precision
 
 SEEDS = 6
 EPOCHS = 12

@@ -15,8 +15,8 @@ from paper.datasets.loading import load_dataset
 from tests.small import small
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
+from varjepa.training.loop import FilteredProbe
 from varjepa.training.losses import Loss
-from varjepa.training.validation import FilteredProbe
 
 
 class Times(NamedTuple):

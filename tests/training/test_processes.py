@@ -55,7 +55,15 @@ from varjepa.settings import PointArchitecture, PointObjective, Run, Training
 from varjepa.tables.encoded import EncodedTable
 from varjepa.training.checkpoints import Checkpoints, broadcast_checkpoint, checkpointing
 from varjepa.training.cuda_graphs import PaddedStepper
-from varjepa.training.loop import TrainingResult, train
+from varjepa.training.loop import (
+    FilteredProbe,
+    HeldOutLoss,
+    LinearProbeSettings,
+    Selection,
+    TrainingResult,
+    check_collapse,
+    train,
+)
 from varjepa.training.losses import Loss, TJepaLoss, VarTJepaLoss
 from varjepa.training.processes import (
     ALONE,
@@ -67,13 +75,6 @@ from varjepa.training.processes import (
     place_from_torchrun,
 )
 from varjepa.training.step import Stepper, make_stepper
-from varjepa.training.validation import (
-    FilteredProbe,
-    HeldOutLoss,
-    LinearProbeSettings,
-    Selection,
-    check_collapse,
-)
 
 CPU = torch.device("cpu")
 PROCESSES = multiprocessing.get_context("forkserver")

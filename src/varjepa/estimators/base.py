@@ -41,7 +41,7 @@ from varjepa.estimators.frames import refuse_too_little, to_arrow
 from varjepa.estimators.persistence import from_saved, to_saved
 from varjepa.estimators.resuming import claim, open_checkpoints
 from varjepa.model_folder import open_model, save_model
-from varjepa.nn.kernels.row_threads import map_blocks
+from varjepa.nn.kernels.cpu import map_blocks
 from varjepa.nn.layers import TableShape
 from varjepa.randomness import seeded_weights
 from varjepa.settings import (
@@ -61,11 +61,10 @@ from varjepa.tables import Kind as ColumnKind
 from varjepa.tables.describe import TableDescription, describe_codec
 from varjepa.tables.many_files import TableFiles
 from varjepa.training.checkpoints import Checkpoint, Checkpoints, Record
-from varjepa.training.loop import train
+from varjepa.training.loop import CollapseReport, train
 from varjepa.training.losses import Loss
 from varjepa.training.processes import current_world
 from varjepa.training.progress import listening, reading_bar, show_lines
-from varjepa.training.validation import CollapseReport
 
 OnEpoch = Callable[[Record], None]
 NOTHING: tuple[Checkpoints | None, Checkpoint | None] = (None, None)

@@ -28,7 +28,7 @@ from varjepa.estimators.var_t_jepa import VarTJEPA
 from varjepa.model_folder import ModelFileError
 from varjepa.models.inference import Aggregate, Kind, default_aggregate, embed_rows, score_rows
 from varjepa.models.var_t_jepa import VarTJepa
-from varjepa.nn.kernels.row_threads import block_size
+from varjepa.nn.kernels.cpu import block_size
 from varjepa.tables import read_table
 from varjepa.tables.arrow_types import value_type
 from varjepa.tables.encoded import EncodedTable

@@ -36,14 +36,14 @@ from varjepa.tables.many_files import TableFiles, are_files
 from varjepa.tables.messages import TableWarnings, collect_warnings
 from varjepa.tables.shuffling import ShuffledFiles
 from varjepa.tables.summaries import MemoryLimits
-from varjepa.training.processes import ALONE, World
-from varjepa.training.row_source import RowsInMemory, RowSource, WindowedRows, window_rows
-from varjepa.training.validation import (
+from varjepa.training.loop import (
     FilteredProbe,
     HeldOutLoss,
     LinearProbeSettings,
     Selection,
 )
+from varjepa.training.processes import ALONE, World
+from varjepa.training.row_source import RowsInMemory, RowSource, WindowedRows, window_rows
 
 if TYPE_CHECKING:
     from varjepa.estimators.base import TableEstimator

@@ -38,7 +38,7 @@ from varjepa.tables.codec_json import (
     whole_text,
 )
 from varjepa.tables.schema import KINDS
-from varjepa.training.validation import CollapseReport
+from varjepa.training.loop import CollapseReport
 
 if TYPE_CHECKING:
     from varjepa.estimators.base import TableEstimator

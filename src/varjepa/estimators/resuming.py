@@ -26,8 +26,8 @@ from varjepa.training.checkpoints import (
     broadcast_checkpoint,
     checkpointing,
 )
+from varjepa.training.loop import FilteredProbe, Selection
 from varjepa.training.processes import World
-from varjepa.training.validation import FilteredProbe, Selection
 
 if TYPE_CHECKING:
     from varjepa.estimators.base import TableEstimator

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from varjepa.models.masking import FeatureMasks, masks_from_cells
 from varjepa.models.var_t_jepa import VarTJepa
-from varjepa.nn.kernels.row_threads import map_blocks
+from varjepa.nn.kernels.cpu import map_blocks
 from varjepa.randomness import generator_for
 from varjepa.tables.encoded import EncodedTable
 from varjepa.variational.elbo import ElboTerms

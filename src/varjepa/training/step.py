@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from varjepa.models.masking import FeatureMasks, draw_mask_sizes, draw_masks
-from varjepa.nn.kernels.row_threads import RowThreads, slices_of
+from varjepa.nn.kernels.cpu import RowThreads, slices_of
 from varjepa.randomness import generator_for
 from varjepa.settings import Training
 from varjepa.tables.encoded import EncodedTable

@@ -15,14 +15,14 @@ import pytest
 import torch
 from torch import nn
 
-from varjepa.nn.kernels.row_threads import TOKENS, RowThreads, slices_of
+from varjepa.nn.kernels.cpu import SLICE_TOKENS, RowThreads, slices_of
 
 
 @pytest.mark.parametrize(("rows", "tokens"), [(512, 20), (1, 20), (7, 5000), (300, 1)])
 def test_slices_cover_the_rows(rows: int, tokens: int) -> None:
     slices = slices_of(rows, tokens)
     assert [i for here in slices for i in range(here.start, here.stop)] == list(range(rows))
-    assert all((here.stop - here.start) * tokens <= max(TOKENS, tokens) for here in slices)
+    assert all((here.stop - here.start) * tokens <= max(SLICE_TOKENS, tokens) for here in slices)
     assert len({here.stop - here.start for here in slices[:-1]}) <= 1
 
 
@@ -81,7 +81,9 @@ def test_other_threads_keep_theirs() -> None:
     try:
         later: list[int] = []
         with RowThreads(2) as threads:
-            inside = list(threads.map(lambda _: torch.get_num_threads(), slices_of(4, TOKENS)))
+            inside = list(
+                threads.map(lambda _: torch.get_num_threads(), slices_of(4, SLICE_TOKENS))
+            )
             other = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
             other.start()
             other.join()

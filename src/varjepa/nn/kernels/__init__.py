@@ -16,7 +16,7 @@ path               when
 reference          everything else
 =================  ===========================================================================
 
-Next to these, ``row_threads`` gives every CPU core rows of its own and ``tf32`` lets float32
+Next to these, ``RowThreads`` gives every CPU core rows of its own and ``tf32`` lets float32
 products use a GPU's tensor cores; both are called by name.
 """
 

@@ -25,7 +25,7 @@ from varjepa.models.masking import FeatureMasks
 from varjepa.models.var_t_jepa import Decoder, VarTJepa
 from varjepa.nn.layers import AttentionPooling, FeatureTokenizer
 from varjepa.nn.transformer import Transformer
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.variational.elbo import ElboTerms
 from varjepa.variational.gaussian import DiagonalGaussian
 from varjepa.variational.model import LatentNoise

@@ -35,7 +35,7 @@ from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
 from varjepa.nn.kernels.tf32 import tf32_products
 from varjepa.nn.layers import TableShape
 from varjepa.settings import Architecture, MaskSettings, Objective, Training
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.training.losses import VarTJepaLoss
 from varjepa.training.step import Streams, draw_step, make_stepper
 from varjepa.variational.elbo import ElboWeights, weighted_loss

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from varjepa.errors import InputError
 from varjepa.evaluate.splits import Index
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 
 BLOCK = 512
 """rows converted to float32 at a time where all rows are walked through"""

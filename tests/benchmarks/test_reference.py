@@ -20,7 +20,7 @@ from varjepa.models.masking import draw_masks
 from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
 from varjepa.nn.layers import TableShape
 from varjepa.settings import Architecture
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise
 

@@ -471,7 +471,7 @@ import sys
 from varjepa import VarTJEPA
 from benchmarks.measures import peak_resident_mb
 from varjepa.estimators import large_tables
-from varjepa.tables.summaries import Room
+from varjepa.tables.columns import Room
 from varjepa.training import windows
 large_tables.MAX_CELLS_IN_MEMORY, windows.WINDOW_BYTES = 0, {20_000 * ROW_BYTES}
 large_tables.Room = lambda: Room(1 << 17, 1 << 20)

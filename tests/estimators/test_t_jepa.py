@@ -32,7 +32,7 @@ from varjepa.models.t_jepa import TJepa, embed_points
 from varjepa.nn.layers import TableShape
 from varjepa.randomness import seeded_weights
 from varjepa.settings import PointArchitecture, PointObjective, Training
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.training.loop import HeldOutLoss, Selection, train
 from varjepa.training.losses import TJepaLoss
 

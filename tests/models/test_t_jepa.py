@@ -25,7 +25,7 @@ from varjepa.models.t_jepa import TJepa, embed_points, embed_points_in_blocks
 from varjepa.nn.layers import TableShape
 from varjepa.randomness import seeded_weights
 from varjepa.settings import PointArchitecture, PointObjective
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.training.losses import TJepaLoss
 
 MOMENTUM = PointObjective().momentum

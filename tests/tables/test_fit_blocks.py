@@ -23,7 +23,7 @@ import pytest
 
 from varjepa.errors import InputError
 from varjepa.tables import SCALINGS, Kind, Scaling, TableCodec
-from varjepa.tables.summaries import LevelSummary, MemoryLimits
+from varjepa.tables.columns import LevelSummary, MemoryLimits
 
 ROWS = 400
 

@@ -18,7 +18,7 @@ import pytest
 
 from varjepa.errors import InputError
 from varjepa.tables import Column, infer_schema, read_table
-from varjepa.tables.arrow_types import parse_type, type_name
+from varjepa.tables.values import parse_type, type_name
 
 CASES: list[tuple[pa.Array, str, bool]] = [
     (pa.array([1, None], pa.int8()), "numeric", True),

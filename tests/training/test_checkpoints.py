@@ -39,7 +39,7 @@ from varjepa.estimators import TJEPA
 from varjepa.models.t_jepa import TJepa
 from varjepa.randomness import seeded_weights
 from varjepa.settings import PointArchitecture, PointObjective, Training
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.training.checkpoints import (
     Checkpoints,
     DeferredSignals,

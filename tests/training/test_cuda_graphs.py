@@ -19,7 +19,7 @@ from tests.training.test_loop import SETTINGS, WEIGHTS, build, table
 from varjepa.models.masking import draw_mask_sizes, draw_masks, largest_mask_sizes
 from varjepa.models.var_t_jepa import draw_latent_noise
 from varjepa.settings import MaskSettings, Objective
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.training.cuda_graphs import CapturedStepper, PaddedStepper, bucket_for
 from varjepa.training.losses import VarTJepaLoss
 from varjepa.training.step import Stepper

@@ -19,7 +19,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from tests.training.test_loop import table
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.training.loop import FilteredProbe, LinearProbeSettings, fit_linear_probe
 
 

@@ -25,7 +25,7 @@ from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.nn.layers import TableShape
 from varjepa.randomness import seeded_weights
 from varjepa.settings import Architecture, Objective, Training
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.training.checkpoints import TrainingState, snapshot
 from varjepa.training.cuda_graphs import PaddedStepper
 from varjepa.training.loop import (

@@ -26,7 +26,7 @@ from torch import Tensor
 from tests.training.test_checkpoints import t_jepa, var_t_jepa
 from tests.training.test_loop import SETTINGS, run, table
 from varjepa.models.masking import FeatureMasks
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.training.cuda_graphs import PaddedStepper
 from varjepa.training.loop import HeldOutLoss, TrainingResult, train
 from varjepa.training.losses import Loss, StepLosses

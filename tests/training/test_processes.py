@@ -52,7 +52,7 @@ from varjepa.models.t_jepa import TJepa
 from varjepa.nn.layers import TableShape
 from varjepa.randomness import seeded_weights
 from varjepa.settings import PointArchitecture, PointObjective, Run, Training
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.training.checkpoints import Checkpoints, broadcast_checkpoint, checkpointing
 from varjepa.training.cuda_graphs import PaddedStepper
 from varjepa.training.loop import (

@@ -119,8 +119,8 @@ def read_rows(table: str, target: str | None) -> tuple[pa.Table | TableFiles, ND
     """
     from varjepa.estimators.fitting import table_files
     from varjepa.tables import read_table
-    from varjepa.tables.arrow_types import refuse_unsupported
     from varjepa.tables.messages import quoted, suggestion
+    from varjepa.tables.values import refuse_unsupported
 
     files = table_files(table)
     if files is not None:

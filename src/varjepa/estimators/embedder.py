@@ -30,10 +30,9 @@ from varjepa.models.inference import Aggregate, Kind, default_aggregate, embed_r
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.nn.kernels.cpu import block_size
 from varjepa.tables import read_table
-from varjepa.tables.arrow_types import value_type
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.tables.messages import TableWarnings, collect_warnings, listed, suggestion
-from varjepa.tables.values import undictionary
+from varjepa.tables.values import undictionary, value_type
 
 UNCERTAINTY = "uncertainty"
 

@@ -37,7 +37,7 @@ from varjepa.tables.codec_json import (
     text,
     whole_text,
 )
-from varjepa.tables.schema import KINDS
+from varjepa.tables.columns import KINDS
 from varjepa.training.loop import CollapseReport
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from varjepa.environment import pick_device
 from varjepa.errors import InputError
 from varjepa.settings import Run, to_json
 from varjepa.tables import TableCodec
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.tables.many_files import TableFiles
 from varjepa.tables.messages import listed
 from varjepa.training.checkpoints import (

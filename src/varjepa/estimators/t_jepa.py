@@ -14,7 +14,7 @@ from varjepa.estimators.base import TableEstimator
 from varjepa.models.t_jepa import TJepa, embed_points
 from varjepa.nn.layers import TableShape
 from varjepa.settings import PointArchitecture, PointObjective, Training, at_least_one
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.training.losses import TJepaLoss
 
 

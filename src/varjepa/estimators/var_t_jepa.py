@@ -52,7 +52,7 @@ from varjepa.nn.layers import TableShape
 from varjepa.randomness import generator_for
 from varjepa.settings import Architecture, Objective, Training, at_least_one, one_of
 from varjepa.tables import TableCodec, read_table
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.training.losses import VarTJepaLoss, elbo_weights
 from varjepa.variational.elbo import ElboWeights, weighted_loss
 

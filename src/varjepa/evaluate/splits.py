@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from varjepa.errors import InputError
 from varjepa.metrics.target import Task, infer_task
 from varjepa.tables import Column, infer_schema
-from varjepa.tables.features import Levels, category_text
+from varjepa.tables.columns import Levels, category_text
 from varjepa.tables.messages import quoted
 from varjepa.tables.values import as_numbers
 

@@ -21,7 +21,7 @@ from varjepa.models.masking import FeatureMasks, masks_from_cells
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.nn.kernels.cpu import map_blocks
 from varjepa.randomness import generator_for
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.variational.elbo import ElboTerms
 from varjepa.variational.gaussian import DiagonalGaussian
 

@@ -20,7 +20,7 @@ from varjepa.nn.kernels.cpu import map_blocks
 from varjepa.nn.layers import FeatureTokenizer, TableShape, mean_over
 from varjepa.nn.transformer import Transformer
 from varjepa.settings import PointArchitecture
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.variational.gaussian import at_least_float32
 
 

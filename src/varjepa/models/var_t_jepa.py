@@ -34,7 +34,7 @@ from varjepa.nn.layers import (
 )
 from varjepa.nn.transformer import Transformer
 from varjepa.settings import MIN_NOISE_VARIANCE, Architecture
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.variational.elbo import ElboTerms
 from varjepa.variational.gaussian import (
     LOG_TWO_PI,

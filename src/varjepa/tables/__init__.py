@@ -1,13 +1,11 @@
 """Any table in, encoded tensors, and a table out again."""
 
-from varjepa.tables.codec import TableCodec
+from varjepa.tables.codec import EncodedTable, TableCodec
+from varjepa.tables.columns import KINDS, Column, Feature, Kind, Marginal, TableSchema, infer_schema
 from varjepa.tables.describe import TableDescription, describe_codec, describe_table
-from varjepa.tables.encoded import EncodedTable
-from varjepa.tables.features import Feature, Marginal
 from varjepa.tables.many_files import TableFiles
 from varjepa.tables.reading import read_table
 from varjepa.tables.scaling import SCALINGS, Scaling
-from varjepa.tables.schema import KINDS, Column, Kind, TableSchema, infer_schema
 from varjepa.tables.writing import check_extension, write_table
 
 __all__ = [

@@ -1,11 +1,9 @@
-"""Tables to tensors and back: encode, decode, and the codec that remembers how.
-
-First how decoded numbers, levels and instants become a column of the type they came with.
-"""
+"""Tables to tensors and back: fit a codec, encode, decode."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -15,28 +13,205 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from varjepa.errors import InputError
-from varjepa.tables.arrow_types import is_span, refuse_unsupported
 from varjepa.tables.codec_json import fitted_from_json, fitted_to_json
-from varjepa.tables.dates import ELAPSED, Instants, instants_to_arrow
-from varjepa.tables.encoded import EncodedTable
-from varjepa.tables.features import (
+from varjepa.tables.columns import (
     VALUE,
     CategoricalFeature,
+    Column,
     Feature,
+    Kind,
+    Levels,
+    LevelSummary,
     Marginal,
+    MemoryLimits,
+    NumberSummary,
     NumericFeature,
+    TableInMemory,
+    TableSchema,
+    TableSource,
     category_text,
+    complete_column,
+    count_again,
+    draft_columns,
+    fit_part,
     read_parts,
 )
-from varjepa.tables.fitting import fit_columns
-from varjepa.tables.messages import TableWarnings, listed, suggestion
+from varjepa.tables.dates import CALENDAR_PARTS, ELAPSED, Instants, instants_to_arrow
+from varjepa.tables.messages import TableWarnings, listed, quoted, suggestion
 from varjepa.tables.reading import read_table
-from varjepa.tables.scaling import Scaler, Scaling
-from varjepa.tables.schema import Column, Kind, TableInMemory, TableSchema, TableSource
-from varjepa.tables.summaries import MemoryLimits
-from varjepa.tables.values import PER_SECOND
+from varjepa.tables.scaling import Scaler, Scaling, check_scaling
+from varjepa.tables.values import PER_SECOND, is_span, refuse_unsupported
+
+# --- tables as tensors
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedTable:
+    """Rows w ready for a tokenizer; numeric features come first, then categorical ones.
+
+    A missing cell holds 0 in ``num`` or ``cat``; real levels are 1..L.
+    """
+
+    num: Tensor  # (N, F_num) float32; float64 where it must decode exactly
+    cat: Tensor  # (N, F_cat) int64
+    observed: Tensor | None  # (N, F_num + F_cat) bool
+    """None: no cell is missing"""
+
+    def __post_init__(self) -> None:
+        seen = self.observed
+        cells = len(self.num), self.num.shape[1] + self.cat.shape[1]
+        if len(self.cat) != len(self.num) or (seen is not None and tuple(seen.shape) != cells):
+            raise ValueError(
+                f"num {tuple(self.num.shape)}, cat {tuple(self.cat.shape)} and observed "
+                f"{None if seen is None else tuple(seen.shape)} do not describe the same cells"
+            )
+
+    def __len__(self) -> int:
+        return len(self.num)
+
+    def take(self, index: Tensor | slice | list[int]) -> EncodedTable:
+        """Some of the rows: a slice, a list or tensor of positions, or a boolean mask."""
+        observed = None if self.observed is None else self.observed[index]
+        return EncodedTable(self.num[index], self.cat[index], observed)
+
+    def split(self, batch: int) -> Iterator[EncodedTable]:
+        """Consecutive slices of at most ``batch`` rows."""
+        for start in range(0, len(self), batch):
+            yield self.take(slice(start, start + batch))
+
+    def to(self, device: torch.device | str, **options: Any) -> EncodedTable:
+        """The same rows on another device; options are those of ``Tensor.to``."""
+        observed = None if self.observed is None else self.observed.to(device, **options)
+        return EncodedTable(
+            self.num.to(device, **options), self.cat.to(device, **options), observed
+        )
+
+    def drop_full_mask(self) -> EncodedTable:
+        """The same rows, with ``observed`` None if no cell is missing."""
+        if self.observed is None or not bool(self.observed.all()):
+            return self
+        return EncodedTable(self.num, self.cat, None)
+
+    def write(self, start: int, part: EncodedTable) -> None:
+        """Overwrite the rows from ``start`` on; a table without mask has no missing cell."""
+        rows = slice(start, start + len(part))
+        self.num.numpy()[rows] = part.num.numpy()
+        self.cat.numpy()[rows] = part.cat.numpy()
+        if self.observed is not None:
+            self.observed.numpy()[rows] = True if part.observed is None else part.observed.numpy()
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The two or three tensors that there are."""
+        return [self.num, self.cat, *([] if self.observed is None else [self.observed])]
+
+
+# --- fit: text is read first, to know what it is; then all columns once
+
+
+def fit_columns(
+    source: TableSource,
+    overrides: Mapping[str, Kind] | None,
+    scaling: Scaling,
+    max_levels: int | None,
+    limits: MemoryLimits | None = None,
+) -> tuple[TableSchema, tuple[NumericFeature, ...], tuple[CategoricalFeature, ...], TableWarnings]:
+    """Fit every column; without ``limits`` all is exact, at the cost of the memory it takes."""
+    check_scaling(scaling)
+    if max_levels is not None and max_levels < 1:
+        raise InputError(f"max_levels must be at least 1, not {max_levels}")
+    drafts = draft_columns(source, overrides)
+    numbers = {c.name: _Numbers(c) for c in drafts if c.kind != "categorical"}
+    categories = [c for c in drafts if c.kind == "categorical"]
+    level_limit = None if limits is None else limits.level_bytes // max(1, len(categories))
+    levels = {c.name: LevelSummary(level_limit) for c in categories}
+    sample = _Sample(source.rows, sum(n.width for n in numbers.values()), limits)
+    for block in source.blocks(source.schema.names):
+        kept = sample.of(block.num_rows)
+        for name, found in numbers.items():
+            found.add(block[name], kept)
+        for column in categories:
+            levels[column.name].add(category_text(block[column.name], column.type))
+    complete = {name: found.column() for name, found in numbers.items()}
+    schema = TableSchema(tuple(complete.get(c.name, c) for c in drafts))
+    numeric = tuple(f for n in numbers.values() for f in n.features(source.rows, scaling))
+    categorical = tuple(
+        CategoricalFeature(
+            c.name,
+            Levels.of_counts(_exact_counts(c, levels[c.name], source), max_levels),
+            levels[c.name].missing / source.rows,
+        )
+        for c in categories
+    )
+    _refuse_equal_names([n.feature.name for n in numeric] + [c.feature.name for c in categorical])
+    infinite = {name: found.infinite for name, found in numbers.items()}
+    return schema, numeric, categorical, TableWarnings(infinite=infinite)
+
+
+class _Numbers:
+    """A numeric or datetime column in the making."""
+
+    def __init__(self, draft: Column) -> None:
+        self.draft = draft
+        self.width = 1 if draft.unit is None else 1 + len(CALENDAR_PARTS)
+        self.parts: dict[str, NumberSummary] = {}
+        self.valid = self.infinite = 0
+
+    def add(self, data: pa.ChunkedArray, kept: NDArray[np.bool_] | None) -> None:
+        found = read_parts(self.draft, data)
+        self.valid += int(found.valid.sum())
+        self.infinite += found.infinite
+        for part, values in found.values.items():
+            self.parts.setdefault(part, NumberSummary()).add(values, found.valid, kept)
+
+    def column(self) -> Column:
+        if self.draft.kind != "numeric":
+            return self.draft
+        return complete_column(self.draft, next(iter(self.parts.values())))
+
+    def features(self, rows: int, scaling: Scaling) -> list[NumericFeature]:
+        missing_share = 1.0 - self.valid / rows
+        column = self.column()
+        fitted = (fit_part(column, p, n, missing_share, scaling) for p, n in self.parts.items())
+        return [feature for feature in fitted if feature is not None]
+
+
+class _Sample:
+    """Rows whose numbers are kept for quantiles: all that there is memory for, drawn evenly.
+
+    The draw depends on the number of rows alone, not on how they come in blocks.
+    """
+
+    def __init__(self, rows: int, width: int, limits: MemoryLimits | None) -> None:
+        self.share = 1.0 if limits is None else limits.numbers / max(1, rows * width)
+        self.generator = np.random.default_rng(0)
+
+    def of(self, rows: int) -> NDArray[np.bool_] | None:  # (N,)
+        """Which of the next rows are kept; None: all."""
+        return None if self.share >= 1.0 else self.generator.random(rows) < self.share
+
+
+def _exact_counts(column: Column, found: LevelSummary, source: TableSource) -> pa.Table:
+    counts = found.counts()
+    if not found.lost:
+        return counts
+    texts = (
+        category_text(block[column.name], column.type) for block in source.blocks([column.name])
+    )
+    return count_again(counts["text"], texts)
+
+
+def _refuse_equal_names(names: list[str]) -> None:
+    """A column called "when:month" next to a datetime column "when" would make two of a name."""
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise InputError(f"column {quoted(name)} has the name of a part of a datetime column")
+
+
+# --- decoded numbers, levels and instants as columns of the type they came with
 
 _DAY = 86_400
 
@@ -178,7 +353,7 @@ class TableCodec:
         ``max_levels`` keeps only a column's most frequent levels; the others encode as MISSING.
         ``limits`` bounds memory; a table too large for it has quantiles from a sample of its rows.
         """
-        source = table if isinstance(table, TableSource) else TableInMemory(read_table(table))
+        source = table if hasattr(type(table), "blocks") else TableInMemory(read_table(table))
         schema, numeric, categorical, odd = fit_columns(
             source, overrides, scaling, max_levels, limits
         )

@@ -18,12 +18,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from varjepa.errors import InputError
-from varjepa.tables.arrow_types import parse_type, type_name
+from varjepa.tables.columns import (
+    KINDS,
+    VALUE,
+    CategoricalFeature,
+    Column,
+    Levels,
+    Marginal,
+    NumericFeature,
+    TableSchema,
+)
 from varjepa.tables.dates import CALENDAR_PARTS, ELAPSED, NANOSECONDS
-from varjepa.tables.features import VALUE, CategoricalFeature, Levels, Marginal, NumericFeature
 from varjepa.tables.messages import listed
 from varjepa.tables.scaling import SCALINGS, Scaler, Scaling
-from varjepa.tables.schema import KINDS, Column, TableSchema
+from varjepa.tables.values import parse_type, type_name
 
 Check = Callable[[Any, str], Any]
 """Takes a JSON value and where it stands; returns what it means, or raises InputError."""

@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from varjepa.errors import InputError
-from varjepa.tables.arrow_types import is_instant, is_text
 from varjepa.tables.messages import quoted
-from varjepa.tables.values import undictionary
+from varjepa.tables.values import is_instant, is_text, undictionary
 
 ELAPSED = "elapsed"
 CALENDAR_PARTS = ("month", "weekday", "hour")

@@ -6,7 +6,6 @@ all files. A file that changes or goes away between two readings is refused by n
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,11 +18,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from varjepa.errors import InputError
-from varjepa.tables.arrow_types import refuse_unsupported, wider_type
 from varjepa.tables.columnar_files import has_no_value, parquet_fingerprint
 from varjepa.tables.messages import listed, quoted, suggestion
 from varjepa.tables.streaming import StreamedTable, find_tables
 from varjepa.tables.table_files import explained, format_of
+from varjepa.tables.values import refuse_unsupported, wider_type
 
 
 class ForwardRows:
@@ -160,17 +159,6 @@ class TableFiles:
                 yield block if block.schema == types else _as_types(block, types)
             if found != stop:
                 raise InputError("it has lost rows while it was read")
-
-
-def are_files(source: object) -> bool:
-    """Whether a user means several files: a folder, or a pattern that is no file's name."""
-    if not isinstance(source, str | os.PathLike):
-        return False
-    text = os.fspath(source)
-    if not isinstance(text, str):
-        return False
-    path = Path(text)
-    return path.is_dir() or (glob.has_magic(text) and not path.exists())
 
 
 def refuse_changed(file: StreamedTable) -> None:

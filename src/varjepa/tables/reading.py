@@ -6,6 +6,7 @@ polars belong to the user: their frames are read through narwhals, and neither i
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -123,6 +124,17 @@ def read_table(source: Any) -> pa.Table:
     if isinstance(source, Mapping):
         return _tidy(_from_arrays(source))
     return _tidy(_from_frame(source))
+
+
+def are_files(source: object) -> bool:
+    """Whether a user means several files: a folder, or a pattern that is no file's name."""
+    if not isinstance(source, str | os.PathLike):
+        return False
+    text = os.fspath(source)
+    if not isinstance(text, str):
+        return False
+    path = Path(text)
+    return path.is_dir() or (glob.has_magic(text) and not path.exists())
 
 
 def _from_file(path: Path) -> pa.Table:

@@ -25,7 +25,7 @@ import pyarrow.parquet
 
 from varjepa.errors import InputError
 from varjepa.files import replacing
-from varjepa.tables.arrow_types import is_text, value_type
+from varjepa.tables.values import is_text, value_type
 
 EXTENSIONS = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}

@@ -20,7 +20,7 @@ from varjepa.models.masking import draw_mask_sizes
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.randomness import generator_for
 from varjepa.settings import Training
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.training.checkpoints import (
     Checkpoint,
     Checkpoints,

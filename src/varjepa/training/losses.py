@@ -14,7 +14,7 @@ from varjepa.models.t_jepa import TJepa, embed_points_in_blocks
 from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
 from varjepa.nn.layers import TableShape
 from varjepa.settings import MaskSettings, Objective, PointObjective
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.variational.diagnostics import ACTIVE_VARIANCE
 from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise

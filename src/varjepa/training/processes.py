@@ -26,7 +26,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from varjepa.errors import InputError
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 
 SHORT_TIMEOUT = timedelta(seconds=30)
 """For messages within a step: a process that does not answer in time is lost."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from varjepa.tables import TableCodec
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.tables.messages import collect_warnings
 from varjepa.tables.shuffling import ShuffledFiles
 from varjepa.training.processes import ALONE, World

@@ -18,7 +18,7 @@ from varjepa.models.masking import FeatureMasks, draw_mask_sizes, draw_masks
 from varjepa.nn.kernels.cpu import RowThreads, slices_of
 from varjepa.randomness import generator_for
 from varjepa.settings import Training
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 from varjepa.training.losses import Loss
 from varjepa.training.processes import ALONE, World
 from varjepa.training.row_source import RowSource, as_source

@@ -28,7 +28,7 @@ from paper.predictors.networks import FrontEnd
 from paper.predictors.training import SeedStack
 from tests.paper.predictors.data import light, pace, some_tokens, split_of
 from varjepa.errors import InputError
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 
 RAW = RawFeatures(
     np.array([[1.0, np.nan, 5.0], [3.0, np.nan, 5.0], [np.inf, np.nan, 5.0], [9.0, 2.0, 7.0]]),

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from varjepa.tables.encoded import EncodedTable
+from varjepa.tables.codec import EncodedTable
 
 # --- Forward and backward.
 

@@ -1,0 +1,553 @@
+"""What a column is (numeric, categorical, datetime), and what it becomes for the networks.
+
+A table in memory is one block of rows. What is asked of many blocks (ends, types, levels and their
+counts) is the same to the last bit as of one; only where a table is so large that ``limits`` is
+given, the inner quantiles of numbers come from a sample of the rows, and of a category with more
+levels than memory allows, the frequent ones are found first and counted in a second reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from varjepa.errors import InputError
+from varjepa.tables.dates import CALENDAR_PARTS, as_instants, iso_unit
+from varjepa.tables.messages import quoted, suggestion
+from varjepa.tables.scaling import Scaler, Scaling
+from varjepa.tables.values import (
+    as_numbers,
+    as_text,
+    drop_zero_decimals,
+    is_instant,
+    is_plain_number,
+    is_span,
+    is_text,
+    parse_numbers,
+    refuse_unsupported,
+    value_type,
+)
+
+# --- summaries of any number of blocks, in bounded memory
+
+EXACT_WHOLE = 2.0**53
+_ENTRY = 32
+"""Bytes of a level besides its text: an offset, a count, and their share of a hash table."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimits:
+    """How much of a large table its codec may hold in memory."""
+
+    numbers: int = 1 << 23
+    """numbers of all numeric columns together, 8 bytes each"""
+
+    level_bytes: int = 1 << 26
+    """levels of all categories together"""
+
+
+class NumberSummary:
+    """The numbers of one column, or of one part of a date."""
+
+    def __init__(self) -> None:
+        self.low: int | float | None = None
+        self.high: int | float | None = None
+        self.count = 0
+        """of all known numbers"""
+        self._types: set[str] = set()
+        self._has_fractions = False
+        self._kept: list[NDArray[Any]] = []
+
+    def add(
+        self,
+        values: NDArray[Any],  # (N,) int64, uint64 or float64
+        valid: NDArray[np.bool_],  # (N,)
+        kept: NDArray[np.bool_] | None = None,  # (N,)
+    ) -> None:
+        """Count a block's numbers; those in rows that are ``kept`` stay, None: all of them."""
+        known = values[valid]
+        self._types.add(values.dtype.name)
+        self._kept.append(known if kept is None else values[valid & kept])
+        if not len(known):
+            return
+        is_integer_type = values.dtype.kind in "iu"
+        number = int if is_integer_type else float
+        low, high = number(known.min()), number(known.max())
+        self.low = low if self.low is None else min(self.low, low)
+        self.high = high if self.high is None else max(self.high, high)
+        self.count += len(known)
+        if not is_integer_type and not self._has_fractions:
+            self._has_fractions = not bool((np.rint(known) == known).all())
+
+    @property
+    def type(self) -> np.dtype[Any]:
+        """The type that reading the whole column at once would have given its numbers."""
+        if self._types <= {"int64"}:
+            return np.dtype(np.int64)
+        if self._types <= {"int64", "uint64"} and (self.low is None or self.low >= 0):
+            return np.dtype(np.uint64)
+        return np.dtype(np.float64)
+
+    @property
+    def ends(self) -> tuple[int, int] | tuple[float, float] | None:
+        """Smallest and largest number; None if there is none."""
+        if self.low is None or self.high is None:
+            return None
+        if self.type.kind in "iu":
+            return int(self.low), int(self.high)
+        return float(self.low), float(self.high)
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether all are integers, as far as their type tells."""
+        if self.type.kind in "iu":
+            return True
+        if self.ends is None or self._has_fractions:
+            return False
+        return max(map(abs, self.ends)) < EXACT_WHOLE
+
+    def take_kept(self) -> NDArray[Any]:
+        """The numbers that were kept, in the order of the rows, which are then released.
+
+        Of a sample, the smallest and the largest number of all rows are part.
+        """
+        kept, self._kept = self._kept, []
+        numbers = np.concatenate([part.astype(self.type, copy=False) for part in kept])
+        if len(numbers) < self.count:
+            numbers = np.concatenate([numbers, np.array(self.ends, self.type)])
+        return numbers
+
+
+class LevelSummary:
+    """The levels of one category and how many rows have each.
+
+    Where they need more than ``limits`` bytes, the rarest go: as many counts as the most frequent
+    of those has are taken off every level (Misra and Gries), so a level that is gone has been seen
+    at most ``lost`` times in all, a small part of the rows. What is left is to be counted again.
+    """
+
+    def __init__(self, limits: int | None = None) -> None:
+        self.limits = limits
+        self.missing = 0
+        self.lost = 0
+        """0: every level is here, with its exact count"""
+        self._found = _counts(pa.chunked_array([], pa.large_string()))
+        self._new: list[pa.Table] = []
+        self._new_bytes = 0
+
+    def add(self, text: pa.ChunkedArray) -> None:
+        """Count a block's levels."""
+        self.missing += text.null_count
+        counts = _counts(text)
+        self._new.append(counts)
+        self._new_bytes += _size(counts)
+        if self.limits is not None and self._new_bytes > self.limits // 2:
+            self._merge()
+
+    def counts(self) -> pa.Table:
+        """All levels found: ``text`` and ``count``, in no order."""
+        self._merge()
+        return self._found
+
+    def _merge(self) -> None:
+        if self._new:
+            both = pa.concat_tables([self._found, *self._new])
+            self._new, self._new_bytes = [], 0
+            if both.num_rows:
+                grouped = pa.TableGroupBy(both, "text", use_threads=False)
+                both = grouped.aggregate([("count", "sum")])
+                both = both.select(["text", "count_sum"]).rename_columns(["text", "count"])
+            self._found = both
+        if self.limits is not None and _size(self._found) > self.limits:
+            self._drop_rare(self.limits // 2)
+
+    def _drop_rare(self, wanted: int) -> None:
+        """Take counts off until the levels left need at most ``wanted`` bytes."""
+        order = pc.sort_indices(self._found["count"], sort_keys=[("", "descending")])
+        sizes = pc.binary_length(self._found["text"].take(order)).to_numpy() + _ENTRY
+        kept = int(np.searchsorted(sizes.cumsum(), wanted, side="right"))
+        rarest = self._found["count"].take(order)[kept].as_py()
+        self.lost += rarest
+        left = pc.subtract(self._found["count"], rarest)
+        table = pa.table({"text": self._found["text"], "count": left})
+        self._found = table.filter(pc.greater(left, 0)).combine_chunks()
+
+
+def count_again(levels: pa.ChunkedArray, blocks: Iterable[pa.ChunkedArray]) -> pa.Table:
+    """Exact counts of some levels from texts of all rows, a block at a time."""
+    wanted = levels.combine_chunks()
+    counts = np.zeros(len(wanted), dtype=np.int64)
+    for text in blocks:
+        found = pc.index_in(text, value_set=wanted).drop_null().to_numpy()
+        counts += np.bincount(found, minlength=len(wanted))
+    return pa.table({"text": wanted, "count": counts})
+
+
+def _counts(text: pa.ChunkedArray) -> pa.Table:
+    found = pc.value_counts(text.drop_null())
+    texts = found.field("values").cast(pa.large_string())
+    return pa.table({"text": texts, "count": found.field("counts").cast(pa.int64())})
+
+
+def _size(counts: pa.Table) -> int:
+    texts = pc.sum(pc.binary_length(counts["text"])).as_py() or 0
+    return int(texts) + _ENTRY * counts.num_rows
+
+
+# --- schema
+
+Kind = Literal["numeric", "categorical", "datetime"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+class TableSource(Protocol):
+    """A table that is read a block of rows at a time: files, or one block in memory."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    def blocks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Some columns of all rows in order, from the beginning whenever it is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableInMemory(TableSource):
+    """A table in one block."""
+
+    table: pa.Table
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.table.schema
+
+    @property
+    def rows(self) -> int:
+        return int(self.table.num_rows)
+
+    def blocks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        yield self.table.select(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column, and what is needed to give back values of the same type."""
+
+    name: str
+
+    kind: Kind
+
+    type: pa.DataType
+    """The Arrow type the column came with, and the one it is decoded to."""
+
+    is_integer: bool = False
+    """Numeric columns: whether every training value is an integer, whatever the type. An
+    integer column with missing values comes from pandas as floats, and its imputations should still
+    be integers."""
+
+    unit: str | None = None
+    """Datetime columns: what elapsed time is counted in, one of D, s, ms, us, ns."""
+
+    @property
+    def is_boolean(self) -> bool:
+        return bool(pa.types.is_boolean(value_type(self.type)))
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """The columns of a table, in its order."""
+
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+
+def infer_schema(table: pa.Table, overrides: Mapping[str, Kind] | None = None) -> TableSchema:
+    """Decide every column's kind from its type, and for text from its values.
+
+    Numbers, times of day and durations are numeric, dates and timestamps datetime, everything else
+    categorical; text is numeric if every value that is there is a number (so codes with leading
+    zeros, such as postcodes, want an override). ``overrides`` decides by name instead.
+    """
+    drafts = draft_columns(TableInMemory(table), overrides)
+    return TableSchema(tuple(_completed(draft, table[draft.name]) for draft in drafts))
+
+
+def _check_columns(source: TableSource, overrides: Mapping[str, Kind] | None) -> None:
+    """Refuse a table without cells, and overrides of what is not there."""
+    schema = source.schema
+    if not len(schema):
+        raise InputError("the table has no columns")
+    if not source.rows:
+        raise InputError("the table has no rows")
+    for name, kind in (overrides or {}).items():
+        if name not in schema.names:
+            close = suggestion(name, schema.names)
+            raise InputError(f"there is no column {quoted(name)} to treat as {kind}{close}")
+        if kind not in KINDS:
+            raise InputError(
+                f"column {quoted(name)} must be one of {', '.join(KINDS)}, not {quoted(kind)}"
+            )
+
+
+def draft_columns(
+    source: TableSource, overrides: Mapping[str, Kind] | None = None
+) -> tuple[Column, ...]:
+    """Columns of which everything is known but whether their numbers are integers.
+
+    Only text is read for it, and of that no more than it takes: a column is a category from its
+    first cell on that is no number.
+    """
+    _check_columns(source, overrides)
+    for field in source.schema:
+        refuse_unsupported(field.name, field.type)
+    drafts = []
+    for field in source.schema:
+        chosen = (overrides or {}).get(field.name) or _kind(field, source)
+        unit = _unit(field, source) if chosen == "datetime" else None
+        drafts.append(Column(field.name, chosen, field.type, unit=unit))
+    return tuple(drafts)
+
+
+def complete_column(draft: Column, numbers: NumberSummary) -> Column:
+    """A drafted numeric column once all its numbers have been seen."""
+    return replace(draft, is_integer=numbers.is_integer and not is_span(value_type(draft.type)))
+
+
+def _kind(field: pa.Field, source: TableSource) -> Kind:
+    if is_text(field.type):
+        return "numeric" if _is_text_of_numbers(field.name, source) else "categorical"
+    if pa.types.is_boolean(field.type) or pa.types.is_dictionary(field.type):
+        return "categorical"
+    return "datetime" if is_instant(field.type) else "numeric"
+
+
+def _is_text_of_numbers(name: str, source: TableSource) -> bool:
+    """Whether some cell is a number and none is anything else."""
+    is_number = False
+    for block in source.blocks([name]):
+        parsed, offender = parse_numbers(block[name])
+        if offender is not None:
+            return False
+        is_number = is_number or parsed.null_count < len(parsed)
+    return is_number
+
+
+def _unit(field: pa.Field, source: TableSource) -> str:
+    if not is_text(value_type(field.type)):
+        return as_instants(pa.chunked_array([], field.type), field.name).unit
+    return iso_unit((block[field.name] for block in source.blocks([field.name])), field.name)
+
+
+def _completed(draft: Column, data: pa.ChunkedArray) -> Column:
+    """Read the column as what it is said to be; what cannot be read so is refused here."""
+    if draft.kind != "numeric":
+        return draft
+    numbers, found = as_numbers(data, draft.name), NumberSummary()
+    found.add(numbers.values, numbers.valid)
+    return complete_column(draft, found)
+
+
+# --- features
+
+BOOLEAN_SPELLINGS = (("true", "false"), ("True", "False"), ("TRUE", "FALSE"), ("1", "0"))
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The levels seen in training: text in, codes out; code 0 is MISSING.
+
+    They are sorted, so that row order and input format do not matter.
+    """
+
+    texts: pa.Array  # (L,) large_string, sorted
+    """Canonical text of each level; level i has code i + 1."""
+
+    counts: tuple[int, ...]
+    """How many training rows had each level."""
+
+    @classmethod
+    def fit(cls, text: pa.ChunkedArray, max_levels: int | None = None) -> Levels:
+        """All distinct texts, or the ``max_levels`` most frequent (ties: first in sorted order)."""
+        found = LevelSummary()
+        found.add(text)
+        return cls.of_counts(found.counts(), max_levels)
+
+    @classmethod
+    def of_counts(cls, counts: pa.Table, max_levels: int | None = None) -> Levels:
+        """The same of a ``text`` and a ``count`` of each level."""
+        if max_levels is not None and len(counts) > max_levels:
+            by_count = [("count", "descending"), ("text", "ascending")]
+            counts = counts.take(pc.sort_indices(counts, by_count)[:max_levels])
+        counts = counts.sort_by("text")
+        texts = counts["text"].combine_chunks().cast(pa.large_string())
+        return cls(texts, tuple(counts["count"].to_pylist()))
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def encode(self, text: pa.ChunkedArray) -> NDArray[np.int64]:  # (N,)
+        """1..L for a known level; 0 for a missing cell and for an unknown level alike."""
+        index = pc.index_in(text, value_set=self.texts)
+        return pc.fill_null(index, -1).to_numpy().astype(np.int64) + 1
+
+
+def category_text(
+    column: pa.ChunkedArray, fitted: pa.DataType, levels: Levels | None = None
+) -> pa.ChunkedArray:
+    """Canonical text of a column as a codec fitted on type ``fitted`` would have written it.
+
+    The same data arrives as text from one file and as numbers or booleans from another; this is
+    where 1, 1.0, "1.0", True and "true" meet. ``levels`` are those of the fitted column, if any.
+    """
+    text = as_text(column)
+    fitted, given = value_type(fitted), value_type(column.type)
+    if pa.types.is_boolean(fitted):
+        text = pc.utf8_lower(pc.utf8_trim_whitespace(text)) if is_text(given) else text
+        text = drop_zero_decimals(text)
+        for number, word in (("1", "true"), ("0", "false")):
+            text = pc.if_else(pc.equal(text, number), word, text)
+        return text.cast(pa.large_string())
+    if pa.types.is_boolean(given) and levels is not None:
+        yes, no = _boolean_spelling(levels)
+        text = pc.if_else(pc.equal(text, "true"), yes, pc.if_else(pc.is_null(text), text, no))
+        return text.cast(pa.large_string())
+    if is_plain_number(fitted) and is_text(given):
+        return drop_zero_decimals(pc.utf8_trim_whitespace(text))
+    return text
+
+
+def _boolean_spelling(levels: Levels) -> tuple[str, str]:
+    """How a column that was fitted as text or numbers writes true and false."""
+    for spelling in BOOLEAN_SPELLINGS:
+        if pc.any(pc.is_in(levels.texts, value_set=pa.array(spelling, pa.large_string()))).as_py():
+            return spelling
+    return BOOLEAN_SPELLINGS[0]
+
+
+# --- the model tokens of a table, and how each is fitted on a column's training rows
+
+VALUE = "value"
+"""The one part of a numeric column; a datetime column has elapsed time and calendar parts."""
+
+MARGINAL_QUANTILES = 101
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One model token. A datetime column has several, every other column exactly one."""
+
+    name: str
+    """The column's name; ``column:part`` for the parts of a datetime column."""
+
+    column: str
+
+    kind: Literal["numeric", "categorical"]
+
+    levels: int
+    """Number of levels of a categorical feature, MISSING not counted; 0 if numeric."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marginal:
+    """How one feature is distributed over the training rows, for sampling and for baselines."""
+
+    missing_share: float
+
+    quantiles: tuple[float, ...] = ()
+    """Numeric: 101 evenly spaced quantiles of the observed cells in network scale; empty if there
+    were none."""
+
+    counts: tuple[int, ...] = ()
+    """Categorical: training rows of each level."""
+
+    def frequencies(self) -> NDArray[np.float64]:  # (L,)
+        """Share of each level among the training rows that have one."""
+        counts = np.asarray(self.counts, dtype=np.float64)
+        return counts / max(counts.sum(), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class NumericFeature:
+    """A number of a row: a numeric column, or one part of a datetime column."""
+
+    column: str
+
+    part: str
+    """``value`` for a numeric column; elapsed, month, weekday or hour for a datetime column."""
+
+    scaler: Scaler
+
+    marginal: Marginal
+
+    @property
+    def feature(self) -> Feature:
+        name = self.column if self.part == VALUE else f"{self.column}:{self.part}"
+        return Feature(name, self.column, "numeric", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class CategoricalFeature:
+    """A category of a row, which is always a whole column."""
+
+    column: str
+
+    levels: Levels
+
+    missing_share: float
+
+    @property
+    def feature(self) -> Feature:
+        return Feature(self.column, self.column, "categorical", len(self.levels))
+
+    @property
+    def marginal(self) -> Marginal:
+        return Marginal(self.missing_share, counts=self.levels.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The numbers of one column, by part; all parts are there or not together."""
+
+    values: dict[str, NDArray[Any]]  # each (N,) int64, uint64 or float64
+    valid: NDArray[np.bool_]  # (N,)
+    infinite: int = 0
+    """How many ±inf were set aside as missing."""
+
+
+def read_parts(column: Column, data: pa.ChunkedArray) -> Parts:
+    """Read a numeric or datetime column as the kind it was fitted as."""
+    if column.unit is None:
+        numbers = as_numbers(data, column.name)
+        return Parts({VALUE: numbers.values}, numbers.valid, numbers.infinite)
+    instants = as_instants(data, column.name).in_unit(column.unit)
+    return Parts(instants.parts(), instants.valid)
+
+
+def fit_part(
+    column: Column, part: str, numbers: NumberSummary, missing_share: float, scaling: Scaling
+) -> NumericFeature | None:
+    """One part of a column; a calendar part that never varies says nothing and is left out."""
+    if part in CALENDAR_PARTS and numbers.low == numbers.high:
+        return None
+    known = numbers.take_kept()
+    scaler = Scaler.fit(known, column.is_integer or column.unit is not None, scaling)
+    marginal = Marginal(missing_share, _quantiles(scaler.to_unit(known)))
+    return NumericFeature(column.name, part, scaler, marginal)
+
+
+def _quantiles(unit: NDArray[np.float64]) -> tuple[float, ...]:
+    if not len(unit):
+        return ()
+    grid = np.quantile(unit, np.linspace(0.0, 1.0, MARGINAL_QUANTILES))
+    return tuple(grid.tolist())

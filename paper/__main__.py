@@ -16,9 +16,7 @@ from varjepa.errors import InputError
 from varjepa.training.progress import progress
 
 if TYPE_CHECKING:
-    from paper.compare import Block, Finding
     from paper.settings import Scale, Setting
-    from varjepa.report.store import ResultStore
 
 app = typer.Typer(help="Reproduce the paper, table by table.", no_args_is_help=True)
 
@@ -32,11 +30,6 @@ Names = Annotated[
 ]
 Settings = Annotated[list[str] | None, typer.Option(help="paper, ours. Default: paper.")]
 Quick = Annotated[bool, typer.Option(help="A smoke form: few rows, epochs, seeds.")]
-Merge = Annotated[
-    list[Path] | None,
-    typer.Option(help="Take finished rows of these folders and report; compute nothing."),
-]
-
 QUICK_DATASETS = ["sim", "adult"]
 QUICK_PREDICTORS = ["mlp", "resnet", "xgboost"]
 QUICK_RUNS = 2
@@ -84,12 +77,7 @@ def simulation(
             show(next(done), total, f"variant {variant}", "")
 
         study.run_simulation(out, chosen, count, settings, advance)
-    table, epoch_rows = study.open_simulation(out, settings)
-    finish(out, study.simulation_blocks(table.rows, epoch_rows.rows))
-    agreeing, compared = study.count_agreeing(
-        table.rows, sorted({r["variant"] for r in table.rows})
-    )
-    log(f"{agreeing} of {compared} cells agree with the paper")
+    finish(out, "simulation")
 
 
 @app.command(cls=ListCommand)
@@ -104,12 +92,11 @@ def downstream(
     epochs: Epochs = None,
     device: Device = "auto",
     quick: Quick = False,
-    merge: Merge = None,
 ) -> None:
     """Six predictors on raw features and embeddings of seven datasets."""
     from paper import downstream as study
     from paper.published import PAPER_PREDICTORS
-    from paper.representations import REPRESENTATIONS, open_trainings
+    from paper.representations import REPRESENTATIONS
 
     plan = study.DownstreamPlan(
         datasets=known_datasets(datasets, quick),
@@ -123,16 +110,9 @@ def downstream(
         scale=make_scale(quick, epochs),
     )
 
-    def stores(folder: Path) -> list[ResultStore]:
-        return [study.open_downstream(folder, plan.scale), open_trainings(folder, plan.scale)]
-
-    compute_or_merge(
-        out, device, merge, stores, lambda: study.run_downstream(out, plan, device, log)
-    )
-    rows, trainings = (store.rows for store in stores(out))
-    for setting in plan.settings:
-        show_findings(study.downstream_findings(rows, setting, trainings), setting)
-    finish(out, study.downstream_blocks(rows, trainings))
+    check_machine(device)
+    study.run_downstream(out, plan, device, log)
+    finish(out, "downstream")
 
 
 @app.command(cls=ListCommand)
@@ -145,11 +125,9 @@ def uncertainty(
     epochs: Epochs = None,
     device: Device = "auto",
     quick: Quick = False,
-    merge: Merge = None,
 ) -> None:
     """Latent uncertainty and post-hoc baselines, on one classifier and as in the paper."""
     from paper import uncertainty as study
-    from varjepa.report.charts import check_can_draw
 
     plan = study.UncertaintyPlan(
         datasets=known_datasets(datasets, quick, study.WITH_TRUTH),
@@ -159,15 +137,9 @@ def uncertainty(
         scale=make_scale(quick, epochs),
     )
 
-    def stores(folder: Path) -> Sequence[ResultStore]:
-        return study.open_uncertainty(folder, plan.scale)
-
-    check_can_draw()
-    compute_or_merge(
-        out, device, merge, stores, lambda: study.run_uncertainty(out, plan, device, log)
-    )
-    table, per_row = stores(out)
-    finish(out, study.uncertainty_blocks(table.rows, per_row.rows))
+    check_machine(device)
+    study.run_uncertainty(out, plan, device, log)
+    finish(out, "uncertainty")
 
 
 @app.command(cls=ListCommand)
@@ -181,7 +153,6 @@ def sensitivity(
     epochs: Epochs = None,
     device: Device = "auto",
     quick: Quick = False,
-    merge: Merge = None,
 ) -> None:
     """Adult with seven settings of the weights and seven of architecture and optimisation."""
     from paper import sensitivity as study
@@ -197,13 +168,9 @@ def sensitivity(
         scale=make_scale(quick, epochs),
     )
 
-    def stores(folder: Path) -> list[ResultStore]:
-        return [study.open_sensitivity(folder, plan.scale)]
-
-    compute_or_merge(
-        out, device, merge, stores, lambda: study.run_sensitivity(out, plan, device, log)
-    )
-    finish(out, study.sensitivity_blocks(stores(out)[0].rows))
+    check_machine(device)
+    study.run_sensitivity(out, plan, device, log)
+    finish(out, "sensitivity")
 
 
 @app.command(cls=ListCommand)
@@ -220,12 +187,10 @@ def labels(
     epochs: Epochs = None,
     device: Device = "auto",
     quick: Quick = False,
-    merge: Merge = None,
 ) -> None:
     """Raw features and embeddings when only 50 to 1,000 rows have a label (not in the paper)."""
     from paper import labels as study
     from varjepa.evaluate.predictors import SIZES
-    from varjepa.report.charts import check_can_draw
 
     plan = study.LabelsPlan(
         datasets=known_datasets(datasets, quick),
@@ -236,12 +201,9 @@ def labels(
         scale=make_scale(quick, epochs),
     )
 
-    def stores(folder: Path) -> list[ResultStore]:
-        return [study.open_labels(folder, plan.scale)]
-
-    check_can_draw()
-    compute_or_merge(out, device, merge, stores, lambda: study.run_labels(out, plan, device, log))
-    finish(out, study.labels_blocks(stores(out)[0].rows))
+    check_machine(device)
+    study.run_labels(out, plan, device, log)
+    finish(out, "labels")
 
 
 # --- all of them, the report, the datasets
@@ -411,42 +373,31 @@ def list_datasets(
 # --- what the commands share
 
 
-def compute_or_merge(
-    out: Path,
-    device: str,
-    merge: Sequence[Path] | None,
-    open_stores: Callable[[Path], Sequence[ResultStore]],
-    compute: Callable[[], None],
-) -> None:
-    """Compute what a study lacks, or take the finished rows of other folders instead."""
+def check_machine(device: str) -> None:
+    """Refuse before hours of work a device that is not there, and figures that cannot be drawn."""
     from varjepa.environment import pick_device
-    from varjepa.report.store import merge_folders
+    from varjepa.report.charts import check_can_draw
 
     pick_device(device)
-    if merge:
-        log(f"{merge_folders(out, merge, open_stores)} rows merged into {out}")
-    else:
-        compute()
+    check_can_draw()
 
 
-def finish(out: Path, blocks: Sequence[Block]) -> None:
+def finish(out: Path, study: str) -> None:
     """Print the findings of a study, and write its tables and figures."""
-    from paper.report import write_study
+    from paper.report import build_blocks, read_results, write_study
 
+    blocks = [block for block in build_blocks(read_results(out)) if block.study == study]
+    words = {True: "[green]yes [/]", False: "[red]no  [/]", None: "[yellow]open[/]"}
     for block in blocks:
         for setting, findings in block.findings.items():
-            show_findings(findings, setting)
+            if setting and findings:
+                log(f"setting {setting}:")
+            for finding in findings:
+                line = f"{finding.claim}: {finding.evidence}".replace("[", r"\[")
+                console.print(f"{words[finding.holds]} {line}", markup=True, soft_wrap=True)
+        if block.summary:
+            log(block.summary)
     log(f"tables in {write_study(out, blocks)}")
-
-
-def show_findings(findings: Sequence[Finding], setting: str = "") -> None:
-    """One line each: yes, no, or open where cells are missing."""
-    words = {True: "[green]yes [/]", False: "[red]no  [/]", None: "[yellow]open[/]"}
-    if setting and findings:
-        log(f"setting {setting}:")
-    for finding in findings:
-        line = f"{finding.claim}: {finding.evidence}".replace("[", r"\[")
-        console.print(f"{words[finding.holds]} {line}", markup=True, soft_wrap=True)
 
 
 def log(line: str) -> None:

@@ -268,6 +268,8 @@ class Block:
     """by setting; "" where there are none"""
     tables: Sequence[Table] = ()
     figures: Sequence[Figure] = ()
+    summary: str = ""
+    """one line for the terminal"""
     shows_gaps: bool = True
     """in Markdown; a page always does"""
     is_run: bool = True

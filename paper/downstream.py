@@ -37,25 +37,11 @@ from paper.compare import (
     with_missing,
 )
 from paper.datasets.catalogue import DATASETS
-from paper.published import (
-    PAPER_PREDICTORS,
-    PAPER_REPRESENTATIONS,
-    Quoted,
-    downstream_paper_value,
-)
+from paper.published import PAPER_PREDICTORS, PAPER_REPRESENTATIONS, Quoted, downstream_paper_value
 from paper.representations import LEARNED, REPRESENTATIONS, Workbench, is_ranked
 from paper.settings import FULL, SETTINGS, SPLIT_SEED, Scale, Setting, pretraining
 from varjepa.metrics.selective import COVERAGES
-from varjepa.report.store import (
-    Job,
-    Log,
-    ResultStore,
-    Row,
-    no_log,
-    plain,
-    run_jobs,
-    study_folder,
-)
+from varjepa.report.store import Job, Log, ResultStore, Row, no_log, plain, run_jobs, study_folder
 from varjepa.report.tables import Cell, Table
 
 FILE = "downstream.json"
@@ -420,6 +406,7 @@ def downstream_blocks(rows: Sequence[Row], trainings: Sequence[Row]) -> list[Blo
             "downstream",
             "Var-T-JEPA by coverage (Section 4.2, Appendix B.1)",
             f"Accuracy. {LEGEND}",
+            {setting: downstream_findings(rows, setting, trainings) for setting in SETTINGS},
             tables=metric_tables("accuracy", ["var_t_jepa"], True) if is_run else (),
             is_run=is_run,
         ),

@@ -30,16 +30,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from paper.compare import (
-    MISSING,
-    TITLES,
-    Block,
-    Figure,
-    Groups,
-    group,
-    plus_minus,
-    standard_error,
-)
+from paper.compare import MISSING, TITLES, Block, Figure, Groups, group, plus_minus, standard_error
 from paper.datasets.catalogue import DATASETS
 from paper.predictors import PREDICTORS, FitOptions, Inputs, Tokens, TrainingSettings
 from paper.predictors.inputs import InputEncoder, token_moments
@@ -58,16 +49,7 @@ from varjepa.evaluate.predictors import (
 )
 from varjepa.evaluate.splits import Index, split_rows
 from varjepa.report.charts import DARK, LIGHT, check_can_draw, save_svg
-from varjepa.report.store import (
-    Job,
-    Log,
-    ResultStore,
-    Row,
-    no_log,
-    plain,
-    run_jobs,
-    study_folder,
-)
+from varjepa.report.store import Job, Log, ResultStore, Row, no_log, plain, run_jobs, study_folder
 from varjepa.report.tables import Table
 
 FILE = "low_labels.json"
@@ -295,12 +277,7 @@ def run_curve(
         "environment": describe_environment(device),
     }
     return [
-        {
-            "labels": size,
-            "seed": seed,
-            "accuracy": round(float(right[i, j]), 6),
-            **origin,
-        }
+        {"labels": size, "seed": seed, "accuracy": round(float(right[i, j]), 6), **origin}
         for i, seed in enumerate(seeds)
         for j, size in enumerate(sizes)
     ]

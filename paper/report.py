@@ -26,9 +26,7 @@ from typing import Any
 
 from paper.compare import MISSING, TITLES, Block, Finding, group, short
 from paper.datasets.catalogue import DATASETS
-from paper.downstream import (
-    KEY as DOWNSTREAM_KEY,
-)
+from paper.downstream import KEY as DOWNSTREAM_KEY
 from paper.downstream import (
     Cells,
     accuracy_cells,

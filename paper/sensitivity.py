@@ -28,16 +28,7 @@ from paper.settings import (
     pretraining,
 )
 from varjepa.metrics.selective import COVERAGES
-from varjepa.report.store import (
-    Job,
-    Log,
-    ResultStore,
-    Row,
-    no_log,
-    plain,
-    run_jobs,
-    study_folder,
-)
+from varjepa.report.store import Job, Log, ResultStore, Row, no_log, plain, run_jobs, study_folder
 from varjepa.report.tables import Cell, Table
 
 FILE = "sensitivity.json"
@@ -135,10 +126,7 @@ def file_name(words: str) -> str:
 
 # --- tables
 
-HEADINGS = {
-    "weights": "Weights of the loss",
-    "architecture": "Architecture and optimisation",
-}
+HEADINGS = {"weights": "Weights of the loss", "architecture": "Architecture and optimisation"}
 
 
 def sensitivity_blocks(rows: Sequence[Row]) -> list[Block]:

@@ -594,6 +594,7 @@ def simulation_blocks(rows: Sequence[Row], epoch_rows: Sequence[Row]) -> list[Bl
             {"": simulation_findings(rows)},
             tables if rows else (),
             [epoch_figure(epoch_rows)] if epoch_rows else (),
+            summary=f"{agreeing} of {compared} cells agree with the paper",
             shows_gaps=False,
             is_run=bool(rows),
         )

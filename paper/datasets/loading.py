@@ -270,10 +270,7 @@ def _fetch_openml(info: DatasetInfo, table: OpenmlTable, data_home: Path) -> Any
         try:
             # liac-arff is slow (a minute for MNIST, once) but needs no pandas
             return fetch_openml(
-                data_id=table.data_id,
-                data_home=str(data_home),
-                as_frame=False,
-                parser="liac-arff",
+                data_id=table.data_id, data_home=str(data_home), as_frame=False, parser="liac-arff"
             )
         except (OSError, ValueError, KeyError) as error:  # no network; not what OpenML should send
             reason = " ".join(str(error).split()) or type(error).__name__

@@ -3,8 +3,7 @@
 1. Unknown datasets, representations, predictors, settings and columns, and numbers below 1, end in
    one sentence and exit code 2 before anything is computed or written.
 2. A command computes, writes its tables, and the same command again computes nothing.
-3. --merge takes rows of other folders and computes nothing.
-4. Ctrl-C ends with a sentence that says where to go on, and exit code 130.
+3. Ctrl-C ends with a sentence that says where to go on, and exit code 130.
 """
 
 from __future__ import annotations
@@ -47,7 +46,6 @@ def run(*arguments: object) -> int:
         ("downstream", ["--embeddings", "0"], "--embeddings must be at least 1"),
         ("downstream", ["--epochs", "0"], "--epochs must be at least 1"),
         ("downstream", ["--device", "tpu"], "device 'tpu'"),
-        ("downstream", ["--merge", "nowhere"], "nowhere has no rows to merge"),
         ("uncertainty", ["--datasets", "iris"], "there is no dataset 'iris'"),
         ("sensitivity", ["--columns", "Low"], "there is no column 'Low'"),
         ("sensitivity", ["--predictors", "svm"], "there is no predictor 'svm'"),
@@ -55,7 +53,6 @@ def run(*arguments: object) -> int:
         ("labels", ["--predictors", "resnet"], "there is no predictor 'resnet'"),
         ("labels", ["--settings", "theirs"], "there is no setting 'theirs'"),
         ("labels", ["--runs", "0"], "--runs must be at least 1"),
-        ("labels", ["--merge", "nowhere"], "nowhere has no rows to merge"),
     ],
 )
 def test_wrong_input_is_one_sentence(
@@ -69,7 +66,7 @@ def test_wrong_input_is_one_sentence(
     assert not out.exists()
 
 
-def test_downstream_again_and_merged(
+def test_downstream_again(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = tmp_path / "first"
@@ -86,9 +83,7 @@ def test_downstream_again_and_merged(
     monkeypatch.setattr("paper.downstream.run_cell", never)
     assert run("downstream", "--out", first, *some) == 0
     assert "linear_probe" not in capsys.readouterr().out
-    assert run("downstream", "--out", tmp_path / "all", "--quick", "--merge", first) == 0
-    assert "3 rows merged" in capsys.readouterr().out
-    assert (tmp_path / "all" / "downstream.md").read_text() == table
+    assert (first / "downstream.md").read_text() == table
 
 
 def test_uncertainty_and_sensitivity(tmp_path: Path, capsys: Captured) -> None:
@@ -101,7 +96,7 @@ def test_uncertainty_and_sensitivity(tmp_path: Path, capsys: Captured) -> None:
     assert "sensitivity.md" in capsys.readouterr().out
 
 
-def test_few_labels_of_a_folder_and_merged(tmp_path: Path, capsys: Captured) -> None:
+def test_few_labels_of_a_folder(tmp_path: Path, capsys: Captured) -> None:
     first = tmp_path / "first"
     some = ["--quick", "--runs", "1", "--device", "cpu", "--datasets", "sim"]
     assert run("labels", "--out", first, *some, "--predictors", "logistic") == 0
@@ -109,9 +104,7 @@ def test_few_labels_of_a_folder_and_merged(tmp_path: Path, capsys: Captured) -> 
     assert "sim, raw, logistic, paper, few labels: 0." in said
     table = (first / "labels.md").read_text()
     assert "| sim | logistic regression | raw + Var-T-JEPA, setting paper | ." in table
-    assert run("labels", "--out", tmp_path / "all", "--quick", "--merge", first) == 0
-    assert "3 rows merged" in capsys.readouterr().out  # 168 training rows: 50 labels, not 200
-    assert (tmp_path / "all" / "labels.md").read_text() == table
+    assert "| 200 labels" not in table  # of 168 training rows
 
 
 def test_an_interruption_says_where_to_go_on(

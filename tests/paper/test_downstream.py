@@ -6,9 +6,8 @@
 3. A killed run goes on without retraining: from the embeddings, or from the model folder. Seeds
    that a cell lacks are fitted as those that it has.
 4. Files of other settings are refused and damaged ones named, in one sentence.
-5. Partial folders can be merged; a row that is there stays.
-6. An interruption keeps finished cells; a second writer is refused.
-7. Embeddings that would be large are kept in half precision, and a chunk more or less does not
+5. An interruption keeps finished cells; a second writer is refused.
+6. Embeddings that would be large are kept in half precision, and a chunk more or less does not
    change them.
 """
 
@@ -30,7 +29,6 @@ from paper.settings import CHOICES
 from tests.paper.tiny import TINY
 from varjepa.errors import InputError, Interrupted
 from varjepa.estimators import VarTJEPA
-from varjepa.report.store import ResultStore, merge_folders
 
 # trained for an epoch or two
 pytestmark = pytest.mark.filterwarnings("ignore:the latents have collapsed")
@@ -174,29 +172,6 @@ def test_other_settings_are_refused_and_damage_is_named(finished: Path, tmp_path
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(InputError, match=r"safetensors is damaged; delete it"):
         study.run_downstream(folder, PLAN, "cpu")
-
-
-def test_partial_folders_are_merged(finished: Path, tmp_path: Path) -> None:
-    whole = rows_of(finished)
-    first, second, target = (tmp_path / name for name in ("first", "second", "target"))
-    for folder, kept in ((first, whole[: len(whole) // 2 + 3]), (second, whole[len(whole) // 2 :])):
-        folder.mkdir()
-        study.open_downstream(folder, TINY).add(kept)
-    marked = study.open_downstream(second, TINY)
-    marked.add([{**row, "seconds": 99.0} for row in marked.rows])
-
-    def open_files(folder: Path) -> list[ResultStore]:
-        return [study.open_downstream(folder, TINY), representations.open_trainings(folder, TINY)]
-
-    assert merge_folders(target, [first, second], open_files) == len(whole)
-    merged = rows_of(target)
-    assert [r["accuracy"] for r in merged] == [r["accuracy"] for r in whole]
-    overlap = [r["seconds"] for r in merged[len(whole) // 2 : len(whole) // 2 + 3]]
-    assert 99.0 not in overlap  # the earlier folder's rows stay
-    assert merged[-1]["seconds"] == 99.0
-    assert merge_folders(target, [second], open_files) == 0
-    with pytest.raises(InputError, match=r"nowhere has no rows to merge in downstream\.json or"):
-        merge_folders(target, [tmp_path / "nowhere"], open_files)
 
 
 def test_an_interruption_keeps_finished_cells(tmp_path: Path) -> None:

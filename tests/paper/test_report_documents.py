@@ -142,7 +142,7 @@ def test_both_settings_stand_beside_the_paper(tmp_path: Path) -> None:
     assert "| ✓ 168 of 168 | ✓ 168 of 168 |" in found["goals"]
     assert "14.0 min on NVIDIA H200" in found["goals"]
     assert found["accuracy"].count("| MLP | Var-T-JEPA |") == 2
-    assert "missing" not in found["accuracy"]
+    assert "missing<br>" not in found["accuracy"]
     assert "| MLP | Var-T-JEPA | ours |" in found["representations"]
     assert "### Against raw columns" in found["representations"]
     assert "T-JEPA" in found["f1"]

@@ -6,7 +6,6 @@
 3. Settings and environments are shared on disk.
 4. The loop computes exactly the seeds that lack a row, saves after every job, and an interruption
    loses only the job that runs.
-5. Folders are merged without replacing a row that is there.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,7 +23,6 @@ from varjepa.report.store import (
     Job,
     ResultStore,
     Row,
-    merge_folders,
     plain,
     read_rows,
     run_jobs,
@@ -168,20 +165,3 @@ def test_the_loop_computes_what_is_missing_and_saves_after_every_job(tmp_path: P
     (tmp_path / "rows.json").write_text(json.dumps(rows))
     run(2)  # one part of a seed is not enough
     assert asked[4:] == [("A", [0]), ("B", [0])]
-
-
-def test_folders_are_merged(tmp_path: Path) -> None:
-    for name, value in (("one", 1), ("two", 2)):
-        (tmp_path / name).mkdir()
-        opened(tmp_path / name / "rows.json").add(
-            [{"variant": v, "run": value * (v == "A"), "value": value} for v in "AB"]
-        )
-
-    def stores(folder: Path) -> list[Any]:
-        return [opened(folder / "rows.json")]
-
-    assert merge_folders(tmp_path / "all", [tmp_path / "one", tmp_path / "two"], stores) == 3
-    rows = stores(tmp_path / "all")[0].rows
-    assert [(r["variant"], r["value"]) for r in rows] == [("A", 1), ("A", 2), ("B", 1)]
-    with pytest.raises(InputError, match="has no rows to merge"):
-        merge_folders(tmp_path / "all", [tmp_path / "none"], stores)

@@ -170,16 +170,7 @@ def save_svg(figure: Figure, path: Path) -> None:
 Corners = tuple[tuple[float, float], ...]
 
 # Okabe–Ito, strongest on white first: eight colours that the colour-blind can tell apart
-COLOURS = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-    "#000000",
-    "#f0e442",
-)
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
 GREY = "#8a8f98"
 
 

@@ -142,35 +142,6 @@ def study_folder(folder: Path) -> Iterator[None]:
         ) from stop
 
 
-def merge_folders(
-    folder: Path, sources: Sequence[Path], open_stores: Callable[[Path], Sequence[ResultStore]]
-) -> int:
-    """Take every row whose key is not in the folder yet, earlier sources first; how many.
-
-    Only rows: embeddings and models stay where they are, and finished cells do not need them.
-    """
-    opened = []
-    for source in sources:
-        stores = open_stores(source)
-        if not any(store.rows for store in stores):
-            names = " or ".join(store.path.name for store in stores)
-            raise InputError(f"{source} has no rows to merge in {names}")
-        opened.append(stores)
-    make_folder(folder)
-    taken = 0
-    with only_writer(folder):
-        for number, target in enumerate(open_stores(folder)):
-            rows = {target.key_of(row): row for row in target.rows}
-            before = len(rows)
-            for stores in opened:
-                for row in stores[number].rows:
-                    rows.setdefault(target.key_of(row), row)
-            if len(rows) > before:
-                target.add(rows.values())
-            taken += len(rows) - before
-    return taken
-
-
 # --- the files
 
 

@@ -298,7 +298,7 @@ def check_everything(folder: Path, datasets: Sequence[str], scale: Scale) -> Non
     from paper.datasets import loading
     from paper.downstream import open_downstream
     from paper.labels import open_labels
-    from paper.predictors.networks import require
+    from paper.predictors import require
     from paper.representations import open_trainings
     from paper.sensitivity import open_sensitivity
     from paper.simulation import open_simulation

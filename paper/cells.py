@@ -13,17 +13,19 @@ from numpy.typing import NDArray
 
 from paper.datasets.loading import Dataset
 from paper.predictors import (
+    COMPONENTS,
     DEFAULT_ADAPTER,
     FIGURE_PROBE,
     PREDICTORS,
+    SIZES,
     FitOptions,
     Inputs,
+    LabelledInputs,
     PredictorKind,
+    SeedModels,
     Tokens,
+    fit_models,
 )
-from paper.predictors.inputs import COMPONENTS, SIZES
-from paper.predictors.predictor import LabelledInputs, SeedModels, fit_models
-from paper.predictors.registry import Classification, task_for
 from paper.protocol import Embedded
 from paper.settings import CHOICES, CHOICES_OF, Scale, Setting
 from varjepa.environment import describe_environment, pick_device
@@ -119,8 +121,7 @@ def score_cell(
     several = {name: replace(options, **change) for name, change in choices.items()}
     start = time.perf_counter()
     chosen, models = fit_best(kind, inputs, data, split, seeds, several)
-    assert isinstance(models.task, Classification)
-    predicted = models.task.classes[models.predict(inputs, split.test).argmax(-1)]  # (R, n)
+    predicted = models.classes[models.predict(inputs, split.test).argmax(-1)]  # (R, n)
     seconds = time.perf_counter() - start
     unsure = np.zeros(len(split.test)) if uncertainty is None else uncertainty[split.test]
     origin = {
@@ -166,8 +167,7 @@ def fit_on(
     train, validation = (
         LabelledInputs(inputs, part, data.label[part]) for part in (split.train, split.validation)
     )
-    task = task_for("classification", data.label, split.train)
-    return fit_models(kind, train, validation, task, seeds, options)
+    return fit_models(kind, train, validation, np.unique(data.label), seeds, options)
 
 
 def fit_best(

@@ -32,10 +32,18 @@ from torch import Tensor
 
 from paper.compare import MISSING, TITLES, Block, Figure, Groups, group, plus_minus, standard_error
 from paper.datasets.catalogue import DATASETS
-from paper.predictors import PREDICTORS, FitOptions, Inputs, Tokens, TrainingSettings
-from paper.predictors.inputs import InputEncoder, token_moments
-from paper.predictors.predictor import LabelledInputs, fit_models
-from paper.predictors.registry import Classification
+from paper.predictors import (
+    PREDICTORS,
+    Adapter,
+    FitOptions,
+    InputEncoder,
+    Inputs,
+    LabelledInputs,
+    Tokens,
+    TrainingSettings,
+    fit_models,
+    token_moments,
+)
 from paper.representations import LEARNED, Workbench
 from paper.settings import FULL, SETTINGS, SPLIT_SEED, Scale, Setting, pretraining
 from varjepa.environment import describe_environment, pick_device
@@ -71,7 +79,7 @@ Moments = tuple[Tensor, Tensor]
 """mean and scale of tokens, (D, d) each"""
 
 
-def adapter_of(predictor: str) -> str:
+def adapter_of(predictor: str) -> Adapter:
     """How embeddings enter a model."""
     return "mean" if predictor == TREES else "flat"
 
@@ -135,7 +143,7 @@ class FewLabels:
             predictor,
             LabelledInputs(self.inputs, train, visible[train]),
             LabelledInputs(self.inputs, rows[:held_out], visible[:held_out]) if held_out else None,
-            Classification(classes),
+            classes,
             [seed],
             FitOptions(
                 adapter=adapter_of(predictor),

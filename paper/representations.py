@@ -14,8 +14,7 @@ from sklearn.decomposition import PCA
 
 from paper.cells import choose_score
 from paper.datasets.loading import Dataset, load_dataset
-from paper.predictors import Inputs, RawFeatures, Tokens
-from paper.predictors.inputs import RawEncoder
+from paper.predictors import Inputs, RawEncoder, RawFeatures, Tokens
 from paper.protocol import Embedded, obtain, obtain_model, refuse_orphans
 from paper.settings import SPLIT_SEED, Model, Pretraining, Scale, Setting, paper_score, pretraining
 from varjepa.estimators.base import TableEstimator
@@ -91,7 +90,7 @@ class Workbench:
     @cached_property
     def pca(self) -> RawFeatures:
         """Components of min–max scaled numbers and one-hot levels, of all rows as the others."""
-        matrix = RawEncoder("one-hot", "minmax").fit(self.raw).transform(self.raw).numeric
+        matrix = RawEncoder("min-max").fit(self.raw).transform(self.raw).numeric
         components = min(PCA_COMPONENTS, *matrix.shape)
         values = PCA(components, random_state=0).fit_transform(matrix)
         return RawFeatures.from_numeric(values)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from paper.datasets.catalogue import DATASETS, dataset_info
-from paper.predictors.predictor import XGBoostSettings
+from paper.predictors import XGBoostSettings
 from varjepa.estimators.fitting import ONLINE_PROBE
 from varjepa.models.inference import Measure
 from varjepa.training.loop import LinearProbeSettings

@@ -45,8 +45,7 @@ from paper.compare import (
     metric_cell,
     short,
 )
-from paper.predictors import FIGURE_PROBE, PREDICTORS, Inputs, RawFeatures, Tokens
-from paper.predictors.inputs import RawEncoder
+from paper.predictors import FIGURE_PROBE, PREDICTORS, Inputs, RawEncoder, RawFeatures, Tokens
 from paper.protocol import SCORES, Embedded
 from paper.published import uncertainty_paper_value
 from paper.representations import Workbench
@@ -360,7 +359,7 @@ def bound_row(raw: RawFeatures, ambiguity: Floats, split: Split) -> Row:
 
 def told_ambiguity(raw: RawFeatures, ambiguity: Floats, split: Split) -> Floats:
     """U of the test rows, predicted by boosted trees from the raw columns.  # (n_test,)"""
-    encoder = RawEncoder("one-hot", "minmax").fit(raw.rows(split.train))
+    encoder = RawEncoder("min-max").fit(raw.rows(split.train))
     columns = encoder.transform(raw).numeric
     trees = HistGradientBoostingRegressor(random_state=0, early_stopping=False)
     trees.fit(columns[split.train], ambiguity[split.train])

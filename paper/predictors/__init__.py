@@ -1,30 +1,49 @@
-"""Supervised predictors on raw features or embeddings, the seeds of one trained as one model."""
+"""The paper's predictors on raw features or embeddings, the seeds of one trained as one model."""
 
-from paper.predictors.inputs import ADAPTERS, DEFAULT_ADAPTER, Inputs, RawFeatures, Tokens
-from paper.predictors.predictor import (
-    FitOptions,
-    Predictor,
-    SeedModels,
-    SeedPredictions,
-    fit_models,
-    fit_seeds,
+from paper.predictors.inputs import (
+    COMPONENTS,
+    DEFAULT_ADAPTER,
+    SIZES,
+    Adapter,
+    InputEncoder,
+    Inputs,
+    RawEncoder,
+    RawFeatures,
+    Tokens,
+    token_moments,
 )
-from paper.predictors.registry import FIGURE_PROBE, PREDICTORS, PredictorKind, TrainingSettings
+from paper.predictors.networks import require
+from paper.predictors.training import (
+    FIGURE_PROBE,
+    PREDICTORS,
+    FitOptions,
+    LabelledInputs,
+    PredictorKind,
+    SeedModels,
+    TrainingSettings,
+    XGBoostSettings,
+    fit_models,
+)
 
 __all__ = [
-    "ADAPTERS",
+    "COMPONENTS",
     "DEFAULT_ADAPTER",
     "FIGURE_PROBE",
     "PREDICTORS",
+    "SIZES",
+    "Adapter",
     "FitOptions",
+    "InputEncoder",
     "Inputs",
-    "Predictor",
+    "LabelledInputs",
     "PredictorKind",
+    "RawEncoder",
     "RawFeatures",
     "SeedModels",
-    "SeedPredictions",
     "Tokens",
     "TrainingSettings",
+    "XGBoostSettings",
     "fit_models",
-    "fit_seeds",
+    "require",
+    "token_moments",
 ]

@@ -1,13 +1,10 @@
-"""What a predictor reads: raw columns or tokens, encoded, and how tokens enter it.
-
-What a predictor is given: raw columns, embeddings, or both, for the same rows.
-"""
+"""What a predictor reads: raw columns, embeddings or both, encoded, and how embeddings enter it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,7 +14,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, StandardScaler
 from torch import Tensor
 
-from varjepa.errors import InputError
 from varjepa.evaluate.splits import Index
 from varjepa.tables.codec import EncodedTable
 
@@ -105,24 +101,11 @@ class Inputs:
         return len(part)
 
 
-def as_inputs(value: Inputs | RawFeatures | Tokens | ArrayLike) -> Inputs:
-    """Any of the forms above, or a plain matrix of numbers."""
-    if isinstance(value, Inputs):
-        return value
-    if isinstance(value, RawFeatures):
-        return Inputs(raw=value)
-    if isinstance(value, Tokens):
-        return Inputs(tokens=value)
-    return Inputs(raw=RawFeatures.from_numeric(value))
-
-
 # --- Raw columns to numbers with scikit-learn's encoders, fitted on training rows only.
 
-RawForm = Literal["one-hot", "codes", "trees"]
-"""Scaled numbers and one-hot levels; scaled numbers and level codes; numbers as they are with NaN
-for missing, and one-hot levels."""
-
-RawScaling = Literal["standard", "minmax"]
+RawForm = Literal["one-hot", "min-max", "codes", "trees"]
+"""Standardised numbers and one-hot levels; numbers in [0, 1] and one-hot levels; standardised
+numbers and level codes; numbers as they are with NaN for missing, and one-hot levels."""
 
 MAX_LEVELS = 256
 """Rarer levels of a column beyond this many share one."""
@@ -139,18 +122,15 @@ class RawMatrix:
 class RawEncoder:
     """Missing numbers become the column's mean (trees see NaN), a missing level is a level."""
 
-    def __init__(self, form: RawForm, scaling: RawScaling = "standard") -> None:
-        if form not in get_args(RawForm) or scaling not in get_args(RawScaling):
-            raise ValueError(f"unknown form {form!r} or scaling {scaling!r}")
+    def __init__(self, form: RawForm) -> None:
         self.form = form
-        self.scaling = scaling
 
     def fit(self, raw: RawFeatures) -> RawEncoder:
         self.levels: tuple[int, ...] = ()
         self._numeric: Any = None
         self._levels: Any = None
         if raw.numeric.shape[1] and self.form != "trees":
-            scaler = StandardScaler() if self.scaling == "standard" else MinMaxScaler()
+            scaler = MinMaxScaler() if self.form == "min-max" else StandardScaler()
             imputer = SimpleImputer(strategy="mean", keep_empty_features=True)
             self._numeric = make_pipeline(imputer, scaler).fit(_finite(raw.numeric))
         if raw.categorical.shape[1] and self.form == "codes":
@@ -187,12 +167,10 @@ def _finite(numeric: NDArray[Any]) -> NDArray[np.float64]:
     return np.where(np.isfinite(values), values, np.nan)
 
 
-# --- Principal components of embeddings: of each column's tokens, or of all columns together.
-#
-# A column's d numbers lie near a few directions. Trees that are given these are nearly as
-# right as with all D · d numbers, and grow several times faster
-# (results/tree-components.json at 02cf438). Where columns are many and alike, as
-# pixels are, a few directions of all of them together serve better
+# --- Principal components of embeddings: of each column's tokens, or of all columns together. A
+# column's d numbers lie near a few directions: trees are nearly as accurate with these as with all
+# D · d numbers, and grow several times faster (results/tree-components.json at 02cf438). Where
+# columns are many and alike, as pixels are, a few directions of all of them together serve better
 # (results/adapters-principal.json at 02cf438).
 
 ROUNDING = 1e-6
@@ -291,50 +269,29 @@ def _same_sign(directions: Tensor) -> Tensor:
 
 
 # --- How embeddings (n, D, d) enter a predictor that was made for columns.
-#
-# ``linear``  a learned Linear(D·d → D) whose D outputs are treated as D numeric columns: what
-# T-JEPA's public code does for every neural predictor
-# ``column``  a learned Linear(d → 1) for each token: D numeric columns from 1/D of
-# ``linear``'s
-# weights, which are 39 million for MNIST's 7,000 training rows
-# ``flat``    D·d numeric columns
-# ``tokens``  D tokens, for the predictors that work on tokens
-# ``mean``    the mean over tokens, d numeric columns
-# ``components``  the first principal components of each column's tokens, for trees
-# ``principal``   the first 64 of all columns together, as numeric columns: for tables whose
-# columns
-# are many and alike (components.py)
 
 Adapter = Literal["linear", "column", "flat", "tokens", "mean", "components", "principal"]
+"""
+- ``linear``: a learned Linear(D·d → D) whose outputs are D numeric columns, as in T-JEPA's code
+- ``column``: a learned Linear(d → 1) for each token: D numeric columns from 1/D of the weights
+- ``flat``: D·d numeric columns
+- ``tokens``: D tokens, for the predictors that work on tokens
+- ``mean``: the mean over tokens, d numeric columns
+- ``components``: the first principal components of each column's tokens, for trees
+- ``principal``: the first 64 of all columns together, where columns are many and alike
+"""
 
-ADAPTERS: dict[str, tuple[Adapter, ...]] = {
-    "linear_probe": ("flat", "linear", "mean"),
-    "mlp": ("linear", "column", "flat", "mean", "principal"),
-    "dcn_v2": ("linear", "column", "flat", "mean", "principal"),
-    "resnet": ("flat", "linear", "column", "mean", "principal"),
-    "autoint": ("tokens", "linear", "column", "mean", "principal"),
-    "ft_transformer": ("linear", "column", "tokens", "mean", "principal"),
-    "xgboost": ("flat", "components", "principal", "mean"),
+DEFAULT_ADAPTER: dict[str, Adapter] = {
+    "linear_probe": "flat",
+    "mlp": "linear",
+    "dcn_v2": "linear",
+    "resnet": "flat",
+    "autoint": "tokens",
+    "ft_transformer": "linear",
+    "xgboost": "flat",
 }
-"""Which adapters a predictor takes. A token for every one of D·d numbers would be no adapter."""
-
-DEFAULT_ADAPTER: dict[str, Adapter] = {name: allowed[0] for name, allowed in ADAPTERS.items()}
-"""The first of each. The paper's probe is one Linear on all tokens; the others were chosen on
-validation rows among ``linear``, ``flat``, ``tokens`` and ``mean`` (``python -m paper adapters``,
-paper/results/adapters.json), before there were more."""
-
-
-def check_adapter(predictor: str, adapter: str | None) -> Adapter:
-    """The adapter to use, the predictor's default where none is named."""
-    if adapter is None:
-        return DEFAULT_ADAPTER[predictor]
-    for known in get_args(Adapter):
-        if adapter == known and known in ADAPTERS[predictor]:
-            checked: Adapter = known
-            return checked
-    raise InputError(
-        f"adapter '{adapter}' does not fit {predictor}; choose {' or '.join(ADAPTERS[predictor])}."
-    )
+"""The paper's probe is one Linear on all tokens; the others were chosen on validation rows among
+``linear``, ``flat``, ``tokens`` and ``mean`` (paper/results/adapters.json)."""
 
 
 # --- Encoded rows, wherever they are stored, and the batches a network sees of them.
@@ -418,9 +375,9 @@ class EncodedRows:
 class InputEncoder:
     """From inputs to encoded rows, the same way for every row; fitted on training rows."""
 
-    def __init__(self, form: RawForm, adapter: Adapter, scaling: RawScaling = "standard") -> None:
+    def __init__(self, form: RawForm, adapter: Adapter) -> None:
         self.adapter = adapter
-        self.raw = RawEncoder(form, scaling)
+        self.raw = RawEncoder(form)
 
     def fit(self, inputs: Inputs, train: Index) -> InputEncoder:
         if inputs.raw is not None:

@@ -1,26 +1,28 @@
-"""The five neural predictors of Section 4.2.
+"""The predictors' networks, R seeds of one as one network: parameters have a leading axis R.
 
-Packages of the extra ``downstream``, imported when a predictor asks for them.
+torch's dropout draws from one global stream, so a network trained next to others would see other
+masks than alone. Here every seed has its own stream, and a pass consumes its numbers in order.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import replace
 from importlib import import_module
 from itertools import accumulate
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
 
 from paper.predictors.inputs import Adapter, Batch, InputShape
-from paper.predictors.stacking import DropoutNoise, Vmapped
 from varjepa.errors import InputError
 from varjepa.nn.stacked import StackedLinear
 from varjepa.nn.transformer import attend
-from varjepa.randomness import generator_for
+from varjepa.randomness import generator_for, seeded_weights
 
 
 def require(package: str, predictor: str) -> Any:
@@ -31,6 +33,135 @@ def require(package: str, predictor: str) -> Any:
         raise InputError(
             f"predictor {predictor} needs the package {package}: pip install 'varjepa[paper]'"
         ) from error
+
+
+class DropoutNoise:
+    """Uniform numbers for one pass. Without any, it only counts how many the pass would use.
+
+    Shape: ``uniform (R, n)`` for R stacked networks, ``(n,)`` for one.
+    """
+
+    def __init__(self, uniform: Tensor | None, runs: int = 1) -> None:
+        self.uniform = uniform
+        self.runs = runs
+        self.used = 0  # per run
+
+    def drop(self, value: Tensor, p: float) -> Tensor:
+        """Zero a share p of the value's entries and scale up the others."""
+        if p == 0.0:
+            return value
+        count = value.numel() // self.runs
+        start, self.used = self.used, self.used + count
+        if self.uniform is None:
+            return value
+        dropped = self.uniform[..., start : self.used].reshape(value.shape) < p
+        return (value / (1.0 - p)).masked_fill(dropped, 0.0)
+
+
+class NoisyDropout(nn.Module):
+    """Stands in for ``torch.nn.Dropout`` inside a network that others wrote."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+        self.noise: DropoutNoise | None = None
+
+    def forward(self, value: Tensor) -> Tensor:
+        return value if self.noise is None else self.noise.drop(value, self.p)
+
+
+def replace_dropout(network: nn.Module) -> nn.Module:
+    """The same network with every ``torch.nn.Dropout`` replaced."""
+    for module in list(network.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.Dropout):
+                setattr(module, name, NoisyDropout(child.p))
+    return network
+
+
+def dropout_streams(
+    seeds: Sequence[int], device: torch.device | str, purpose: str = "downstream dropout"
+) -> list[torch.Generator]:
+    """One stream per seed on the device that uses the numbers."""
+    return [
+        torch.Generator(device).manual_seed(generator_for(seed, purpose).initial_seed())
+        for seed in seeds
+    ]
+
+
+def draw_noise(streams: Sequence[torch.Generator], numbers: int) -> DropoutNoise:
+    """Fresh numbers for one pass of R networks."""
+    if numbers == 0:
+        return DropoutNoise(None, len(streams))
+    uniform = torch.empty(len(streams), numbers, device=streams[0].device)
+    for row, stream in zip(uniform, streams, strict=True):
+        torch.rand(numbers, generator=stream, out=row, device=stream.device)
+    return DropoutNoise(uniform, len(streams))
+
+
+# --- Networks that others wrote, R of them as one through ``torch.func``.
+
+
+class Vmapped(nn.Module):
+    """One network per seed; parameters and buffers carry a leading axis R.
+
+    ``build`` makes an ordinary network that maps (numeric, codes, tokens) of one run to
+    ``(B, outputs)``. Its initial weights depend on the seed alone, and its dropout takes the
+    numbers it is given, so a network is the same whoever else is in the stack.
+    """
+
+    def __init__(self, seeds: Sequence[int], build: Callable[[], nn.Module]) -> None:
+        super().__init__()
+        networks = []
+        for seed in seeds:
+            with seeded_weights(seed):
+                networks.append(replace_dropout(build()))
+        parameters, buffers = stack_module_state(networks)
+        self.names = list(parameters)
+        self.stacked = nn.ParameterList(parameters.values())
+        self.buffer_names = list(buffers)
+        for name, value in buffers.items():
+            self.register_buffer(_flat(name), value)
+        # only its structure is used; in a tuple, so that its parameters are not counted as ours
+        self._skeleton = (deepcopy(networks[0]).to("meta"),)
+        self._dropouts = [
+            module for module in self._skeleton[0].modules() if isinstance(module, NoisyDropout)
+        ]
+
+    def train(self, mode: bool = True) -> Self:
+        self._skeleton[0].train(mode)
+        return super().train(mode)
+
+    def forward(self, batch: Batch, noise: DropoutNoise | None) -> Tensor:
+        parameters = dict(zip(self.names, self.stacked, strict=True))
+        buffers = {name: self.get_buffer(_flat(name)) for name in self.buffer_names}
+        uniform = None if noise is None else noise.uniform
+
+        def single(
+            parameters: dict[str, Tensor],
+            buffers: dict[str, Tensor],
+            numeric: Tensor,
+            codes: Tensor,
+            tokens: Tensor | None,
+            uniform: Tensor | None,
+        ) -> Tensor:
+            own = None if noise is None else DropoutNoise(uniform)
+            for dropout in self._dropouts:
+                dropout.noise = own
+            result = functional_call(
+                self._skeleton[0], (parameters, buffers), (numeric, codes, tokens)
+            )
+            if noise is not None and own is not None:
+                noise.used += own.used
+            return result
+
+        axes = (0, 0, 0, 0, None if batch.tokens is None else 0, None if uniform is None else 0)
+        stacked: Callable[..., Tensor] = vmap(single, in_dims=axes)
+        return stacked(parameters, buffers, batch.numeric, batch.codes, batch.tokens, uniform)
+
+
+def _flat(name: str) -> str:
+    return name.replace(".", "__")
 
 
 # --- The learned part in front of a predictor: tokens to whatever its body takes.
@@ -86,39 +217,30 @@ class OneNumberEach(nn.Module):
         return torch.einsum("rbcd,rcd->rbc", tokens, self.weight) + self.bias
 
 
-# --- The multilayer perceptron; R networks as one, parameters with a leading run axis.
+# --- The networks of Appendix D.6.4
 
-
-@dataclass(frozen=True, slots=True)
-class DeepSettings:
-    """The hidden layers of MLP and of DCNv2's deep branch (Appendix D.6.4)."""
-
-    hidden_layers: int = 2
-    """how many"""
-    hidden: int = 128
-    """units in each"""
-    dropout: float = 0.1
-    """after each"""
+HIDDEN = 128
+"""units of a hidden layer (MLP, DCNv2), and numbers of a token (AutoInt)"""
+DROPOUT = 0.1
+"""in all of them"""
 
 
 class Deep(nn.Module):
     """Hidden layers: affine, ReLU, dropout.  # (R, B, inputs) → (R, B, hidden)"""
 
     def __init__(
-        self, streams: Sequence[torch.Generator], inputs: int, settings: DeepSettings
+        self, streams: Sequence[torch.Generator], inputs: int, hidden: int = HIDDEN
     ) -> None:
         super().__init__()
-        widths = [inputs] + [settings.hidden] * (settings.hidden_layers - 1)
         self.layers = nn.ModuleList(
-            StackedLinear(streams, width, settings.hidden) for width in widths
+            StackedLinear(streams, width, hidden) for width in (inputs, hidden)
         )
-        self.dropout = settings.dropout
 
     def forward(self, value: Tensor, noise: DropoutNoise | None) -> Tensor:
         for layer in self.layers:
             value = layer(value).relu()
             if noise is not None:
-                value = noise.drop(value, self.dropout)
+                value = noise.drop(value, DROPOUT)
         return value
 
 
@@ -126,38 +248,25 @@ class MLP(nn.Module):
     """Hidden layers and one affine output."""
 
     def __init__(
-        self,
-        seeds: Sequence[int],
-        shape: InputShape,
-        outputs: int,
-        settings: DeepSettings = DeepSettings(),
+        self, seeds: Sequence[int], shape: InputShape, outputs: int, hidden: int = HIDDEN
     ) -> None:
         super().__init__()
         streams = [generator_for(seed, "downstream mlp") for seed in seeds]
-        self.deep = Deep(streams, shape.numeric, settings)
-        self.output = StackedLinear(streams, settings.hidden, outputs)
+        self.deep = Deep(streams, shape.numeric, hidden)
+        self.output = StackedLinear(streams, hidden, outputs)
 
     def forward(self, batch: Batch, noise: DropoutNoise | None) -> Tensor:
         return self.output(self.deep(batch.numeric, noise))
 
-
-# --- DCNv2: explicit feature crosses beside a perceptron; R networks as one.
 
 LARGEST_CROSS = 8192
 """Inputs of a cross layer, whose weights are the square of that."""
 
 
 class DCNv2(nn.Module):
-    """Cross layers x ← x₀ ⊙ (W x + b) + x beside a deep branch, one affine output on both."""
+    """Cross layers x ← x₀ ⊙ (W x + b) + x, a deep branch, one affine output on both."""
 
-    def __init__(
-        self,
-        seeds: Sequence[int],
-        shape: InputShape,
-        outputs: int,
-        settings: DeepSettings = DeepSettings(),
-        cross_layers: int = 2,
-    ) -> None:
+    def __init__(self, seeds: Sequence[int], shape: InputShape, outputs: int) -> None:
         super().__init__()
         width = shape.numeric
         if width > LARGEST_CROSS:
@@ -166,11 +275,9 @@ class DCNv2(nn.Module):
                 "choose the adapter principal or column, or drop columns."
             )
         streams = [generator_for(seed, "downstream dcn_v2") for seed in seeds]
-        self.cross = nn.ModuleList(
-            StackedLinear(streams, width, width) for _ in range(cross_layers)
-        )
-        self.deep = Deep(streams, width, settings)
-        self.output = StackedLinear(streams, width + settings.hidden, outputs)
+        self.cross = nn.ModuleList(StackedLinear(streams, width, width) for _ in range(2))
+        self.deep = Deep(streams, width)
+        self.output = StackedLinear(streams, width + HIDDEN, outputs)
 
     def forward(self, batch: Batch, noise: DropoutNoise | None) -> Tensor:
         x = x_0 = batch.numeric
@@ -179,72 +286,40 @@ class DCNv2(nn.Module):
         return self.output(torch.cat([x, self.deep(x_0, noise)], -1))
 
 
-# --- ResNet from the package ``rtdl_revisiting_models``, R networks as one.
-
-
-@dataclass(frozen=True, slots=True)
-class ResNetSettings:
-    """Appendix D.6.4."""
-
-    blocks: int = 3
-    """residual blocks"""
-    width: int = 128
-    """of a block's input and output, and of the last layer before the affine output"""
-    hidden: int = 256
-    """inside a block"""
-    dropout: float = 0.1
-    """hidden and residual"""
-
-
-def build_resnet(
-    seeds: Sequence[int],
-    shape: InputShape,
-    outputs: int,
-    settings: ResNetSettings = ResNetSettings(),
-) -> Vmapped:
+def build_resnet(seeds: Sequence[int], shape: InputShape, outputs: int, **options: Any) -> Vmapped:
     """R residual networks."""
     rtdl = require("rtdl_revisiting_models", "resnet")
-    return Vmapped(seeds, lambda: ResNet(rtdl, shape, outputs, settings))
+    return Vmapped(seeds, lambda: ResNet(rtdl, shape, outputs, **options))
 
 
 class ResNet(nn.Module):
     """The package's ResNet with the paper's output dimension, and an affine output."""
 
     def __init__(
-        self, rtdl: Any, shape: InputShape, outputs: int, settings: ResNetSettings
+        self,
+        rtdl: Any,
+        shape: InputShape,
+        outputs: int,
+        blocks: int = 3,
+        width: int = 128,
+        hidden: int = 256,
+        dropout: float = DROPOUT,
     ) -> None:
         super().__init__()
         self.body: nn.Module = rtdl.ResNet(
             d_in=shape.numeric,
-            d_out=settings.width,
-            n_blocks=settings.blocks,
-            d_block=settings.width,
-            d_hidden=settings.hidden,
+            d_out=width,
+            n_blocks=blocks,
+            d_block=width,
+            d_hidden=hidden,
             d_hidden_multiplier=None,
-            dropout1=settings.dropout,
-            dropout2=settings.dropout,
+            dropout1=dropout,
+            dropout2=dropout,
         )
-        self.output = nn.Linear(settings.width, outputs)
+        self.output = nn.Linear(width, outputs)
 
     def forward(self, numeric: Tensor, codes: Tensor, tokens: Tensor | None) -> Tensor:
         return self.output(self.body(numeric))
-
-
-# --- AutoInt: features as tokens that attend to each other; R networks as one.
-
-
-@dataclass(frozen=True, slots=True)
-class AutoIntSettings:
-    """Appendix D.6.4."""
-
-    width: int = 128
-    """of a token"""
-    heads: int = 2
-    """of an attention layer"""
-    layers: int = 3
-    """attention layers"""
-    dropout: float = 0.1
-    """on what an attention layer adds"""
 
 
 class StackedTokenizer(nn.Module):
@@ -291,24 +366,18 @@ class StackedTokenizer(nn.Module):
 class Interaction(nn.Module):
     """relu(attention(tokens) + W tokens), with one product for q, k, v and W."""
 
-    def __init__(
-        self, streams: Sequence[torch.Generator], width: int, heads: int, dropout: float
-    ) -> None:
+    def __init__(self, streams: Sequence[torch.Generator], width: int) -> None:
         super().__init__()
-        if width % heads:
-            raise ValueError(f"width {width} is not a multiple of {heads} heads")
-        self.heads = heads
-        self.dropout = dropout
         self.project = StackedLinear(streams, width, 4 * width)
 
     def forward(self, tokens: Tensor, noise: DropoutNoise | None) -> Tensor:
         runs, rows, length, width = tokens.shape
         projected = self.project(tokens.flatten(1, 2)).view(runs * rows, length, 4, width)
-        heads = projected[:, :, :3].unflatten(-1, (self.heads, -1))
+        heads = projected[:, :, :3].unflatten(-1, (2, -1))  # two heads
         q, k, v = heads.permute(2, 0, 3, 1, 4)  # (R·B, H, T, d_head) each
         mixed = attend(q, k, v, None).transpose(1, 2).reshape(tokens.shape)
         if noise is not None:
-            mixed = noise.drop(mixed, self.dropout)
+            mixed = noise.drop(mixed, DROPOUT)
         return (mixed + projected[:, :, 3].view(tokens.shape)).relu()
 
 
@@ -316,20 +385,12 @@ class AutoInt(nn.Module):
     """Tokens, interaction layers, one affine output on all tokens."""
 
     def __init__(
-        self,
-        seeds: Sequence[int],
-        shape: InputShape,
-        outputs: int,
-        settings: AutoIntSettings = AutoIntSettings(),
+        self, seeds: Sequence[int], shape: InputShape, outputs: int, width: int = HIDDEN
     ) -> None:
         super().__init__()
         streams = [generator_for(seed, "downstream autoint") for seed in seeds]
-        width = settings.width
         self.tokenizer = StackedTokenizer(streams, shape, width)
-        self.layers = nn.ModuleList(
-            Interaction(streams, width, settings.heads, settings.dropout)
-            for _ in range(settings.layers)
-        )
+        self.layers = nn.ModuleList(Interaction(streams, width) for _ in range(3))
         self.output = StackedLinear(streams, self.tokenizer.length * width, outputs)
 
     def forward(self, batch: Batch, noise: DropoutNoise | None) -> Tensor:
@@ -345,36 +406,20 @@ def _vectors(streams: Sequence[torch.Generator], count: int, width: int) -> nn.P
     return nn.Parameter((2.0 * torch.stack(drawn) - 1.0) / math.sqrt(width))
 
 
-# --- FT-Transformer from the package ``rtdl_revisiting_models``, R networks as one.
-
-
-@dataclass(frozen=True, slots=True)
-class FTTransformerSettings:
-    """Appendix D.6.4 says "standard", so all else is the package's default for this depth."""
-
-    blocks: int = 3
-    """transformer blocks"""
-
-
 def build_ft_transformer(
-    seeds: Sequence[int],
-    shape: InputShape,
-    outputs: int,
-    settings: FTTransformerSettings = FTTransformerSettings(),
+    seeds: Sequence[int], shape: InputShape, outputs: int, blocks: int = 3
 ) -> Vmapped:
-    """R FT-Transformers."""
+    """R FT-Transformers; "standard", so all but the depth is the package's default."""
     rtdl = require("rtdl_revisiting_models", "ft_transformer")
-    return Vmapped(seeds, lambda: FTTransformer(rtdl, shape, outputs, settings))
+    return Vmapped(seeds, lambda: FTTransformer(rtdl, shape, outputs, blocks))
 
 
 class FTTransformer(nn.Module):
     """The package's feature embeddings and backbone; embeddings from outside enter as tokens."""
 
-    def __init__(
-        self, rtdl: Any, shape: InputShape, outputs: int, settings: FTTransformerSettings
-    ) -> None:
+    def __init__(self, rtdl: Any, shape: InputShape, outputs: int, blocks: int) -> None:
         super().__init__()
-        options = rtdl.FTTransformer.get_default_kwargs(settings.blocks)
+        options = rtdl.FTTransformer.get_default_kwargs(blocks)
         options.pop("_is_default")
         width = options["d_block"]
         self.cls = nn.Parameter(torch.empty(1, 1, width).uniform_(-1, 1) * width**-0.5)
@@ -399,9 +444,6 @@ class FTTransformer(nn.Module):
         if self.tokens is not None and tokens is not None:
             parts.append(self.tokens(tokens) + self.bias)
         return self.backbone(torch.cat(parts, 1))
-
-
-# --- A linear classifier or regression; R of them as one.
 
 
 class LinearProbe(nn.Module):

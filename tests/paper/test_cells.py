@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 
 from paper.cells import choices_of, fit_best, predictor_settings
-from paper.predictors import DEFAULT_ADAPTER, PREDICTORS, FitOptions
-from paper.predictors.inputs import as_inputs
-from paper.predictors.predictor import XGBoostSettings
+from paper.predictors import (
+    DEFAULT_ADAPTER,
+    PREDICTORS,
+    FitOptions,
+    Inputs,
+    RawFeatures,
+    XGBoostSettings,
+)
 from paper.settings import CHOICES, FULL, SETTINGS
 
 
@@ -32,7 +37,7 @@ def test_the_better_trees_on_validation_rows_are_kept(order: int) -> None:
     choices = {"stumps": FitOptions(trees=stumps), "deep": FitOptions(trees=deep)}
     chosen, models = fit_best(
         PREDICTORS["xgboost"],
-        as_inputs(data.x),
+        Inputs(raw=RawFeatures.from_numeric(data.x)),
         data,  # type: ignore[arg-type]
         Parts,  # type: ignore[arg-type]
         [0],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -10,16 +11,33 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from paper.predictors import PREDICTORS, PredictorKind, Tokens
-from paper.predictors.networks import (
-    AutoInt,
-    AutoIntSettings,
-    FTTransformerSettings,
-    build_ft_transformer,
+from paper.predictors import (
+    PREDICTORS,
+    Adapter,
+    FitOptions,
+    Inputs,
+    LabelledInputs,
+    PredictorKind,
+    RawFeatures,
+    Tokens,
+    fit_models,
 )
+from paper.predictors.networks import AutoInt, build_ft_transformer
 from varjepa.evaluate.splits import Split
 
 NETWORKS = ("linear_probe", "mlp", "dcn_v2", "resnet", "autoint", "ft_transformer")
+
+
+ADAPTERS: dict[str, tuple[Adapter, ...]] = {
+    "linear_probe": ("flat",),
+    "mlp": ("linear", "flat", "principal"),
+    "dcn_v2": ("linear", "column", "principal"),
+    "resnet": ("flat", "linear", "principal"),
+    "autoint": ("tokens", "linear"),
+    "ft_transformer": ("linear", "tokens", "principal"),
+    "xgboost": ("flat", "components", "principal", "mean"),
+}
+"""every way in which a setting of the paper lets embeddings enter a predictor"""
 
 
 def split_of(rows: int, seed: int = 0) -> Split:
@@ -48,14 +66,48 @@ def light(name: str) -> PredictorKind:
     """The predictor itself, or a narrow form of those that take seconds on one core."""
     kind = PREDICTORS[name]
     if name == "autoint":
-        return replace(kind, body=partial(AutoInt, settings=AutoIntSettings(width=16)))
+        return replace(kind, body=partial(AutoInt, width=16))
     if name == "ft_transformer":
-        return replace(
-            kind, body=partial(build_ft_transformer, settings=FTTransformerSettings(blocks=1))
-        )
+        return replace(kind, body=partial(build_ft_transformer, blocks=1))
     return kind
 
 
 def pace(name: str) -> float:
     """A learning rate that shows in few epochs."""
     return 2e-2 if name == "linear_probe" else 2e-3
+
+
+@dataclass
+class SeedPredictions:
+    """What R seeds say about the test rows, and the epoch that each kept."""
+
+    values: NDArray[np.float32]  # (R, n_test, classes)
+    classes: NDArray[Any]
+    best_epoch: NDArray[np.int64]  # (R,), −1 for trees
+
+    def labels(self) -> NDArray[Any]:
+        """Most likely classes.  # (R, n_test)"""
+        return self.classes[self.values.argmax(-1)]
+
+
+def fit_seeds(
+    predictor: str | PredictorKind,
+    data: Any,
+    labels: NDArray[Any],
+    split: Split,
+    seeds: Sequence[int],
+    options: FitOptions | None = None,
+) -> SeedPredictions:
+    """Train all seeds on inputs of any form and predict the test rows."""
+    if isinstance(data, Tokens):
+        data = Inputs(tokens=data)
+    elif not isinstance(data, Inputs):
+        raw = data if isinstance(data, RawFeatures) else RawFeatures.from_numeric(data)
+        data = Inputs(raw=raw)
+    train, validation = (
+        LabelledInputs(data, part, labels[part]) for part in (split.train, split.validation)
+    )
+    classes = np.unique(labels)
+    models = fit_models(predictor, train, validation, classes, seeds, options or FitOptions())
+    logs = [log.best_epoch.numpy() for log in models.logs] or [np.full(len(seeds), -1)]
+    return SeedPredictions(models.predict(data, split.test), classes, np.concatenate(logs))

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from paper.predictors import FitOptions, Tokens, fit_seeds
+from paper.predictors import FitOptions, Inputs, Tokens
 from paper.predictors.inputs import (
     BLOCK,
     SIZES,
@@ -23,8 +23,8 @@ from paper.predictors.inputs import (
     InputEncoder,
     PrincipalComponents,
     TokenComponents,
-    as_inputs,
 )
+from tests.paper.predictors.data import fit_seeds
 from varjepa.evaluate.splits import Split
 
 MOST, FEWEST, TOGETHER = SIZES.most, SIZES.fewest, SIZES.together
@@ -78,7 +78,7 @@ def test_they_are_of_the_tokens_as_they_are(adapter: Adapter) -> None:
     tokens = tokens_in_a_plane(200, 2, 8, rank=2)
     rows = [
         InputEncoder("one-hot", adapter).fit(inputs, np.arange(150)).transform(inputs)
-        for inputs in (as_inputs(Tokens(tokens, standardise)) for standardise in (False, True))
+        for inputs in (Inputs(tokens=Tokens(tokens, s)) for s in (False, True))
     ]
     assert rows[0].tokens is None and rows[0].numeric.shape[1] > 0
     torch.testing.assert_close(rows[0].numeric, rows[1].numeric)
@@ -119,7 +119,7 @@ def test_constant_tokens_are_one_column_that_says_nothing() -> None:
 
 @pytest.mark.parametrize("adapter", ["components", "principal"])
 @pytest.mark.parametrize("standardise", [False, True])
-def test_trees_learn_from_them(standardise: bool, adapter: str) -> None:
+def test_trees_learn_from_them(standardise: bool, adapter: Adapter) -> None:
     pytest.importorskip("xgboost")
     tokens = tokens_in_a_plane(900, 2, 30, rank=2).half()
     sums = tokens.float().sum(-1)

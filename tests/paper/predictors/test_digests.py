@@ -15,25 +15,23 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from paper.predictors import FitOptions, Inputs, RawFeatures, Tokens, fit_seeds
-from paper.predictors.predictor import LabelledInputs, fit_models
-from paper.predictors.registry import Classification, TrainingSettings
+from paper.predictors import (
+    FitOptions,
+    Inputs,
+    LabelledInputs,
+    RawFeatures,
+    Tokens,
+    TrainingSettings,
+    fit_models,
+)
 from tests.digests import runs
 from tests.digests.test_digests import different, other_arithmetic
+from tests.paper.predictors.data import ADAPTERS, fit_seeds
 from varjepa.evaluate.splits import Split
 
 FILE = Path(__file__).with_name("digests.json")
 
 BRIEF = TrainingSettings(epochs=3, batch=24, patience=2)
-ADAPTERS = {
-    "linear_probe": ("flat",),
-    "mlp": ("linear", "flat", "principal"),
-    "dcn_v2": ("linear", "column", "principal"),
-    "resnet": ("flat", "linear", "principal"),
-    "autoint": ("tokens", "linear"),
-    "ft_transformer": ("linear", "tokens", "principal"),
-    "xgboost": ("flat", "components", "principal", "mean"),
-}
 
 
 def mixed_inputs(rows: int = 110) -> tuple[Inputs, np.ndarray, Split]:
@@ -65,7 +63,7 @@ def all_predictions() -> dict[str, Any]:
     options = FitOptions(training=BRIEF, at_once=2)
     rows = np.arange(70)
     models = fit_models(
-        "mlp", LabelledInputs(inputs, rows, y[:70]), None, Classification(np.arange(3)), [0, 5],
+        "mlp", LabelledInputs(inputs, rows, y[:70]), None, np.arange(3), [0, 5],
         options,
     )  # fmt: skip
     found["mlp/dropout"] = models.predict_with_dropout(inputs, 3, rows)

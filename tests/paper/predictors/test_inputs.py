@@ -13,22 +13,22 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from paper.predictors import (
-    ADAPTERS,
     DEFAULT_ADAPTER,
     PREDICTORS,
     FitOptions,
+    InputEncoder,
     Inputs,
+    RawEncoder,
     RawFeatures,
     Tokens,
     TrainingSettings,
-    fit_seeds,
 )
-from paper.predictors.inputs import MAX_LEVELS, Batch, InputEncoder, InputShape, RawEncoder
+from paper.predictors.inputs import MAX_LEVELS, Batch, InputShape
 from paper.predictors.networks import FrontEnd
 from paper.predictors.training import SeedStack
-from tests.paper.predictors.data import light, pace, some_tokens, split_of
+from tests.paper.predictors.data import ADAPTERS, fit_seeds, light, pace, some_tokens, split_of
 from varjepa.errors import InputError
-from varjepa.tables.codec import EncodedTable
+from varjepa.tables import EncodedTable
 
 RAW = RawFeatures(
     np.array([[1.0, np.nan, 5.0], [3.0, np.nan, 5.0], [np.inf, np.nan, 5.0], [9.0, 2.0, 7.0]]),
@@ -49,10 +49,14 @@ def test_one_hot_form() -> None:
 
 
 def test_codes_form() -> None:
-    encoder = RawEncoder("codes", "minmax").fit(RAW.rows(TRAIN))
+    encoder = RawEncoder("codes").fit(RAW.rows(TRAIN))
     matrix = encoder.transform(RAW)
     assert encoder.levels == (4, 2)
     np.testing.assert_array_equal(matrix.codes, [[2, 1], [3, 1], [1, 1], [0, 0]])
+
+
+def test_min_max_form() -> None:
+    matrix = RawEncoder("min-max").fit(RAW.rows(TRAIN)).transform(RAW)
     np.testing.assert_allclose(matrix.numeric[:3, 0], [0.0, 1.0, 0.5])
 
 

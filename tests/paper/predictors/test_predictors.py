@@ -1,5 +1,5 @@
-"""Claims: every predictor learns about as well as scikit-learn's model of its kind, for classes
-and for numbers; permuted labels give chance; a missing package and bad options are one sentence.
+"""Claims: every predictor learns about as well as scikit-learn's model of its kind; permuted labels
+give chance; a missing package is one sentence.
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.metrics import r2_score
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from paper.predictors import PREDICTORS, FitOptions, Predictor, fit_seeds
-from paper.predictors.registry import PROBE, TrainingSettings
-from tests.paper.predictors.data import NETWORKS, light, pace, split_of, two_gaussians
+from paper.predictors import PREDICTORS, FitOptions, TrainingSettings
+from paper.predictors.training import PROBE
+from tests.paper.predictors.data import NETWORKS, fit_seeds, light, split_of, two_gaussians
 from varjepa.errors import InputError
 from varjepa.evaluate.splits import Split
 
@@ -57,25 +56,6 @@ def test_as_accurate_as_the_scikit_learn_model_of_its_kind(
     np.testing.assert_allclose(result.values.sum(-1), 1.0, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["linear_probe", "mlp", "xgboost"])
-def test_numbers_are_predicted_in_their_own_unit(name: str) -> None:
-    x, y = load_diabetes(return_X_y=True)
-    split = split_of(len(x))
-    y = 1000.0 + 10.0 * y
-    if name == "xgboost":
-        peer = HistGradientBoostingRegressor(max_iter=50, max_depth=3, random_state=0)
-    else:
-        peer = RidgeCV()
-    expected = peer.fit(x[split.train], y[split.train]).score(x[split.test], y[split.test])
-    training = TrainingSettings(learning_rate=1e-2, batch=32)
-    options = FitOptions(task="regression", training=training)
-    result = fit_seeds(name, x, y, split, [0, 1], options)
-    assert result.values.shape == (2, len(split.test))
-    assert r2_score(y[split.test], result.labels()[0]) >= expected - 0.06
-    if name != "xgboost":  # the loss that stopped training is the RMSE in the target's unit
-        assert 400.0 < result.validation_loss.min() <= result.validation_loss.max() < 700.0
-
-
 @pytest.mark.parametrize("name", sorted(PREDICTORS))
 def test_permuted_labels_give_chance(name: str) -> None:
     x, _ = two_gaussians(800)
@@ -84,20 +64,6 @@ def test_permuted_labels_give_chance(name: str) -> None:
     result = fit_seeds(light(name), x, y, split_of(800), [0], options)
     accuracy = (result.labels()[0] == y[split_of(800).test]).mean()
     assert abs(accuracy - 0.5) < 0.12  # 3.4 standard errors of 200 coin flips
-
-
-@pytest.mark.parametrize("name", sorted(PREDICTORS))
-def test_one_interface(name: str) -> None:
-    x, y = two_gaussians(300)
-    names = np.array(["left", "right"])[y]
-    training = TrainingSettings(epochs=4, batch=32, learning_rate=pace(name))
-    model = Predictor(name, options=FitOptions(training=training))
-    model.fit(x[:200], names[:200], validation=(x[200:250], names[200:250]))
-    probabilities = model.predict_proba(x[250:])
-    assert probabilities.shape == (50, 2)
-    predicted = model.predict(x[250:])
-    np.testing.assert_array_equal(predicted == "right", probabilities[:, 1] > 0.5)
-    assert (predicted == names[250:]).mean() > 0.7
 
 
 def test_a_class_without_training_rows_keeps_its_column() -> None:
@@ -125,25 +91,12 @@ def test_a_missing_package_is_one_sentence(
         fit_seeds(name, x, y, split_of(40), [0])
 
 
-def test_bad_options_are_named() -> None:
-    x, y = two_gaussians(40)
-    split = split_of(40)
-    with pytest.raises(InputError, match="predictor 'tree' is unknown; choose one of linear_probe"):
-        fit_seeds("tree", x, y, split, [0])
-    with pytest.raises(InputError, match="adapter 'tokens' does not fit mlp"):
-        fit_seeds("mlp", x, y, split, [0], FitOptions(adapter="tokens"))
-    with pytest.raises(InputError, match="task 'ranking' is unknown"):
-        fit_seeds("mlp", x, y, split, [0], FitOptions(task="ranking"))
+def test_what_cannot_be_learned_from_is_named() -> None:
+    x, _ = two_gaussians(40)
     with pytest.raises(InputError, match="one class only"):
-        fit_seeds("mlp", x, np.zeros(40), split, [0])
-    with pytest.raises(InputError, match="39 values for 40 rows"):
-        fit_seeds("mlp", x, y[1:], split, [0])
-    with pytest.raises(InputError, match="missing or infinite"):
-        fit_seeds("mlp", x, np.full(40, np.nan), split, [0], FitOptions(task="regression"))
+        fit_seeds("mlp", x, np.zeros(40), split_of(40), [0])
     with pytest.raises(InputError, match="validation part of the split has no rows"):
         Split(np.array([0]), np.array([], dtype=np.int64), np.array([1]))
-    with pytest.raises(InputError, match="class c does not occur"):
-        Predictor("mlp").fit(x[:2], ["a", "b"], validation=(x[2:3], ["c"]))
 
 
 def test_the_table_holds_the_papers_settings() -> None:

@@ -109,7 +109,7 @@ def test_a_stopped_fit_goes_on(
     assert time.monotonic() - sent[0] < 10
     assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == handlers
     error = capsys.readouterr().err
-    assert "--resume goes on from" in error
+    assert "--resume continues from" in error
     assert "Traceback" not in error
     assert len(complete_checkpoints(out / "checkpoints")) == 2  # the first, and that of the signal
     assert not (out / "manifest.json").exists()

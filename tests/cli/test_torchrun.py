@@ -106,7 +106,7 @@ def test_a_job_is_killed_resumed_stopped_and_finished(tmp_path: Path) -> None:
         assert time.monotonic() - start < 60
         assert job.returncode != 0
     assert len(ours(error)) == 1, error
-    assert "--resume goes on from" in ours(error)[0]
+    assert "--resume continues from" in ours(error)[0]
     assert not (out / "manifest.json").exists()
     killed_at = steps_of(kept)
 
@@ -116,7 +116,7 @@ def test_a_job_is_killed_resumed_stopped_and_finished(tmp_path: Path) -> None:
         job.send_signal(signal.SIGTERM)
         _, error = job.communicate(timeout=30)
         assert job.returncode != 0
-    assert [line for line in ours(error) if "--resume goes on from" in line], error
+    assert [line for line in ours(error) if "--resume continues from" in line], error
     assert len(ours(error)) == 1, error
     assert complete_checkpoints(kept)[-1] > before
     assert not (out / "manifest.json").exists()

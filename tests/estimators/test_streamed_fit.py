@@ -241,7 +241,7 @@ def test_an_interrupted_fit_goes_on(
     with monkeypatch.context() as patched:
         interrupt_at(step, patched)
         assert run(*fit, tmp_path / "model") == 130
-    assert "--resume goes on from" in capsys.readouterr().err
+    assert "--resume continues from" in capsys.readouterr().err
     assert run(*fit, tmp_path / "model", "--resume") == 0
     assert weights(tmp_path / "model") == weights(tmp_path / "whole")
 

@@ -217,7 +217,7 @@ def test_a_killed_run_continues(
     assert 3 <= len(finished) < 27
     (out / ".part-00004.parquet.abc_4567.tmp").write_bytes(b"half")  # also where the kill left none
     assert run(*arguments) == 0
-    assert "of them from before" in capsys.readouterr().out
+    assert "of them from an earlier run" in capsys.readouterr().out
     assert {path: identity(path) for path in finished} == finished
     assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
     found = read_parts(out)
@@ -227,7 +227,7 @@ def test_a_killed_run_continues(
     np.testing.assert_array_equal(found["uncertainty"].to_numpy(), loaded.uncertainty(features))
     np.testing.assert_array_equal(found["size_0"].to_numpy(), whole.mean[:, 0, 0])
     assert run(*arguments) == 0
-    assert "all of them from before" in capsys.readouterr().out
+    assert "all of them from an earlier run" in capsys.readouterr().out
     assert {path: identity(path) for path in finished} == finished
 
 

@@ -165,7 +165,7 @@ def test_a_killed_worker_changes_nothing(
     assert [line for line in error.splitlines() if line not in of_ray] == warned.splitlines()
     assert code == 0
     before = 500 + 400 + 600
-    assert said.startswith(f"{ROWS:,} rows in {out}, {before:,} of them from before; ")
+    assert said.startswith(f"{ROWS:,} rows in {out}, {before:,} of them from an earlier run; ")
     assert len(said.splitlines()) == 1
     assert {path: identity(path) for path in done} == done
     assert snapshot(out) == files  # and no temporary of the killed worker
@@ -187,12 +187,12 @@ def test_ctrl_c_and_another_engine(
     process.send_signal(signal.SIGINT)
     code, said, error = finished(process)
     assert (code, said) == (130, "")
-    assert error == f"varjepa: interrupted; the same command goes on with {out}\n"
+    assert error == f"varjepa: interrupted; the same command continues {out}\n"
     assert [name_of(pid) for pid in family if "ray" in name_of(pid)] == []
     done = {path: identity(path) for path in parts_in(out)}
     assert len(done) < len(expected[0]) - 1
     assert run("embed", model, source, "--out", out, *OPTIONS) == 0
-    assert "of them from before" in capsys.readouterr().out
+    assert "of them from an earlier run" in capsys.readouterr().out
     assert {path: identity(path) for path in done} == done
     assert snapshot(out) == expected[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -62,8 +63,6 @@ def describe_fit(model: Any) -> str:
 
 def describe_source(source: str, kinds: dict[str, Any]) -> list[str]:
     """What a fit would infer; files that are several or large are read a block at a time."""
-    from dataclasses import replace
-
     from varjepa.estimators.fitting import fit_codec, table_files
     from varjepa.tables.describe import describe_codec, describe_table
 

@@ -88,14 +88,14 @@ def embed(
                     embedder, tables, out, batch_rows, part_rows, on_rows, compute
                 )
             except KeyboardInterrupt as stop:
-                raise Interrupted(f"interrupted; the same command goes on with {out}") from stop
+                raise Interrupted(f"interrupted; the same command continues {out}") from stop
     run.warnings.warn(stacklevel=1)
     console.print(_sentence(run, out), soft_wrap=True)
 
 
 def _sentence(run: RunSummary, out: Path) -> str:
     if not run.rows:
-        return f"{run.rows_before:,} rows in {out}, all of them from before"
+        return f"{run.rows_before:,} rows in {out}, all of them from an earlier run"
     speed = f"{run.rows / max(run.seconds, 1e-9):,.0f} rows/s"
-    before = f", {run.rows_before:,} of them from before" if run.rows_before else ""
+    before = f", {run.rows_before:,} of them from an earlier run" if run.rows_before else ""
     return f"{run.rows + run.rows_before:,} rows in {out}{before}; {speed}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from varjepa.cli import options
 from varjepa.cli.describe import describe_fit
 from varjepa.cli.shell import console, is_main_process, one_of
 from varjepa.errors import InputError, Interrupted
+from varjepa.training.progress import in_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,9 +61,7 @@ def fit(
     if has_model and resume and not any(checkpoints.glob("*.manifest.json")):
         if is_main_process():
             if checkpoints.exists():  # a process was killed while it removed them
-                from varjepa.training.checkpoints import remove_checkpoints
-
-                remove_checkpoints(checkpoints)
+                import_module("varjepa.training.checkpoints").remove_checkpoints(checkpoints)
             console.print(f"the fit in {out} is finished: nothing to resume", soft_wrap=True)
         return
 
@@ -72,7 +72,6 @@ def fit(
     from varjepa.tables import TableFiles
     from varjepa.training.checkpoints import complete_checkpoints, remove_checkpoints
     from varjepa.training.processes import LostProcessError, join_world
-    from varjepa.training.progress import in_words
 
     model = VarTJEPA(
         training=Training(epochs="auto" if epochs is None else epochs, max_steps=max_steps),
@@ -101,7 +100,7 @@ def fit(
     except (KeyboardInterrupt, LostProcessError) as stop:
         why = str(stop) or "interrupted"
         if complete_checkpoints(checkpoints):
-            why += f"; the same command with --resume goes on from {checkpoints}"
+            why += f"; the same command with --resume continues from {checkpoints}"
         raise Interrupted(why) from stop
     remove_checkpoints(checkpoints)
     count = rows.rows if isinstance(rows, TableFiles) else rows.num_rows
@@ -113,10 +112,7 @@ def fit(
 
 
 def read_rows(table: str, target: str | None) -> tuple[pa.Table | TableFiles, NDArray[Any] | None]:
-    """The rows to learn from, and their labels where there is a target.
-
-    Files that are several, or too large to be read at once, are found but not read yet.
-    """
+    """The rows to learn from, and their labels; several or large files are not read yet."""
     from varjepa.estimators.fitting import table_files
     from varjepa.tables import read_table
     from varjepa.tables.messages import quoted, suggestion

@@ -203,8 +203,8 @@ def samples_table(model: VarTJEPA, test: pa.Table, train: pa.Table) -> Table:
         "other real rows": few,
         "real columns, each shuffled": shuffle_columns(few, seed=0),
     }
-    found = {name: fidelity(test, other, seed=0) for name, other in others.items()}
-    rows = [_row(name, f.marginal, f.pairwise, f.auroc) for name, f in found.items()]
+    compared = {name: fidelity(test, other, seed=0) for name, other in others.items()}
+    rows = [_row(name, f.marginal, f.pairwise, f.auroc) for name, f in compared.items()]
     columns = ["compared with the test rows", "columns", "pairs of columns", "AUROC"]
     note = "Mean distances (0: the same); AUROC of a classifier that tells them apart (.5: cannot)."
     return Table("Sampling", columns, rows, note)

@@ -98,8 +98,8 @@ def progress() -> Iterator[Show]:
 class LinesNowAndThen:
     """Lines for a log.
 
-    At every tenth of the work, and in between after 10 s, 20 s, 40 s, and so on: about 20 lines
-    however long the work takes, and none if it takes less than a second.
+    None in the first 10 s; then at every tenth of the work, and in between after 10 s, 20 s, 40 s,
+    and so on: about 20 lines however long the work takes.
     """
 
     def __init__(
@@ -108,7 +108,8 @@ class LinesNowAndThen:
         self.say, self.clock = say, clock
         self.start: tuple[float, float] | None = None
         """time and share done at the first call: a resumed training does not begin at 0"""
-        self.last, self.tenths, self.interval = clock(), 0, 10.0
+        self.last, self.tenths = clock(), 0
+        self.least, self.interval = 10.0, 10.0
 
     def __call__(self, done: int, total: int, what: str, figure: str) -> None:
         now, share = self.clock(), done / total
@@ -116,8 +117,9 @@ class LinesNowAndThen:
         if self.start is None:
             self.start, self.tenths = (now, share), tenths
             return
-        if waited < 1 or (tenths == self.tenths and waited < self.interval):
+        if waited < self.least or (tenths == self.tenths and waited < self.interval):
             return
+        self.least = 1.0
         if tenths == self.tenths:
             self.interval = 2 * waited
         self.tenths, self.last = tenths, now

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -20,16 +19,16 @@ from varjepa.files import make_folder, only_writer, remove_temporaries
 from varjepa.scale.plan import (
     Part,
     Plan,
+    PlannedInput,
     describe_part,
     keep_plan,
     parts_of,
-    plan_inputs,
     read_part,
 )
 from varjepa.tables.many_files import ForwardRows, naming
 from varjepa.tables.messages import TableWarnings, collect_warnings, quoted
 from varjepa.tables.streaming import StreamedTable
-from varjepa.tables.writing import Append, appending
+from varjepa.tables.writing import appending
 
 
 def open_rows(embedder: Embedder, table: StreamedTable, size: int) -> ForwardRows:
@@ -76,13 +75,9 @@ class Work:
     """A folder in the making: what every process that computes parts of it has to know."""
 
     embedder: Embedder
-
     tables: tuple[StreamedTable, ...]
-
     out: Path
-
     plan: Plan
-
     batch_rows: int
 
 
@@ -96,12 +91,9 @@ class RunSummary:
 
     rows: int
     """embedded now"""
-
     rows_before: int
     """in parts that were there already"""
-
     seconds: float
-
     warnings: TableWarnings
     """odd values of all rows, those of finished parts too"""
 
@@ -147,9 +139,14 @@ def embed_part(work: Work, part: Part) -> None:
 def _embed_part(work: Work, part: Part, rows: ForwardRows, report: Report) -> None:
     table = work.tables[part.number]
     schema = work.embedder.schema(table.schema)
-    with collect_warnings() as found, _writing(work, part, schema, found) as add:
+    path = work.out / part.path
+    make_folder(path.parent)
+    with (
+        collect_warnings() as found,
+        appending(path, schema, describe=lambda: describe_part(work.plan, found)) as append,
+    ):
         for block in rows.take(part.start, part.stop):
-            add(embed_block(work.embedder, table, block, schema))
+            append(embed_block(work.embedder, table, block, schema))
             report(len(block), TableWarnings())
     report(0, found)
 
@@ -173,21 +170,27 @@ def embed_to_folder(
     assert embedder.manifest is not None
     size = batch_rows or default_batch_rows(embedder)
     wanted = part_rows or size * max(1, PART_BYTES // embedder.row_bytes() // size)
-    inputs = plan_inputs(tables)
     plan = Plan(
         embedder.manifest,
         embedder.uncertainty + (f"-{embedder.aggregate}" if embedder.aggregate else ""),
         embedder.per_column,
         embedder.keep,
         wanted,
-        inputs,
+        tuple(PlannedInput(t.name, t.bytes, t.rows, t.fingerprint) for t in tables),
     )
     make_folder(out)
     warnings = extra
     with only_writer(out):
         plan = keep_plan(out, plan, may_choose_rows=part_rows is None)
         parts = [part for number in range(len(tables)) for part in parts_of(plan, number)]
-        missing = [part for part in parts if not _is_done(out, plan, part, warnings)]
+        missing = []
+        for part in parts:
+            finished = read_part(out, plan, part)
+            if finished is None:
+                remove_temporaries((out / part.path).parent)
+                missing.append(part)
+            else:
+                warnings.add(finished)
         before = done = total - sum(map(len, missing))
         on_rows(done, total)
 
@@ -227,21 +230,3 @@ def _checked(
     if not total:
         raise InputError(f"{tables[0].path} has no rows")
     return embedder, total, warnings
-
-
-def _is_done(out: Path, plan: Plan, part: Part, warnings: TableWarnings) -> bool:
-    """Whether a part is there; its warnings still hold."""
-    found = read_part(out, plan, part)
-    if found is None:
-        remove_temporaries((out / part.path).parent)
-        return False
-    warnings.add(found)
-    return True
-
-
-def _writing(
-    work: Work, part: Part, schema: pa.Schema, warnings: TableWarnings
-) -> AbstractContextManager[Append]:
-    path = work.out / part.path
-    make_folder(path.parent)
-    return appending(path, schema, describe=lambda: describe_part(work.plan, warnings))

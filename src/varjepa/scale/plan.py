@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ import pyarrow.parquet
 from varjepa.errors import InputError
 from varjepa.files import read_json, write_json
 from varjepa.tables.messages import TableWarnings, shortened
-from varjepa.tables.streaming import StreamedTable
 
 PLAN_FILE = "_varjepa_plan.json"
 """An underscore in front: engines that read the folder leave such files alone."""
@@ -47,16 +45,11 @@ class Plan:
 
     model: str
     """SHA-256 of the model's manifest."""
-
     uncertainty: str
-
     per_column: bool
-
     keep: tuple[str, ...]
-
     part_rows: int
     """Rows of a part file at most."""
-
     inputs: tuple[PlannedInput, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -74,20 +67,13 @@ class Part:
 
     number: int
     """Of the input, in the plan's order."""
-
     path: str
     """Within the folder."""
-
     start: int
     stop: int
 
     def __len__(self) -> int:
         return self.stop - self.start
-
-
-def plan_inputs(tables: Sequence[StreamedTable]) -> tuple[PlannedInput, ...]:
-    """The input files as the plan knows them."""
-    return tuple(PlannedInput(t.name, t.bytes, t.rows, t.fingerprint) for t in tables)
 
 
 def parts_of(plan: Plan, number: int) -> list[Part]:

@@ -1,7 +1,7 @@
 """Any table in, encoded tensors, and a table out again."""
 
-from varjepa.tables.codec import EncodedTable, TableCodec
-from varjepa.tables.columns import KINDS, Column, Feature, Kind, Marginal, TableSchema, infer_schema
+from varjepa.tables.codec import EncodedTable, TableCodec, infer_schema
+from varjepa.tables.columns import KINDS, Column, Feature, Kind, Marginal, TableSchema
 from varjepa.tables.describe import TableDescription, describe_codec, describe_table
 from varjepa.tables.many_files import TableFiles
 from varjepa.tables.reading import read_table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -33,17 +33,16 @@ from varjepa.tables.columns import (
     TableSchema,
     TableSource,
     category_text,
-    complete_column,
     count_again,
     draft_columns,
     fit_part,
     read_parts,
 )
 from varjepa.tables.dates import CALENDAR_PARTS, ELAPSED, Instants, instants_to_arrow
-from varjepa.tables.messages import TableWarnings, listed, quoted, suggestion
+from varjepa.tables.messages import TableWarnings, collect_warnings, listed, quoted, suggestion
 from varjepa.tables.reading import read_table
 from varjepa.tables.scaling import Scaler, Scaling, check_scaling
-from varjepa.tables.values import PER_SECOND, is_span, refuse_unsupported
+from varjepa.tables.values import PER_SECOND, is_span, refuse_unsupported, value_type
 
 # --- tables as tensors
 
@@ -170,7 +169,9 @@ class _Numbers:
     def column(self) -> Column:
         if self.draft.kind != "numeric":
             return self.draft
-        return complete_column(self.draft, next(iter(self.parts.values())))
+        numbers = next(iter(self.parts.values()))
+        is_span_of_time = is_span(value_type(self.draft.type))
+        return replace(self.draft, is_integer=numbers.is_integer and not is_span_of_time)
 
     def features(self, rows: int, scaling: Scaling) -> list[NumericFeature]:
         missing_share = 1.0 - self.valid / rows
@@ -522,3 +523,9 @@ def _restore_number(
     if column.unit is None:
         return restore_numbers(values, present, column.type)
     return restore_instants(Instants(values.astype(np.int64), present, column.unit), column.type)
+
+
+def infer_schema(table: Any, overrides: Mapping[str, Kind] | None = None) -> TableSchema:
+    """What every column of a table is; one that cannot be encoded is refused."""
+    with collect_warnings():
+        return TableCodec.fit(table, overrides).schema

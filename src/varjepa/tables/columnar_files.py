@@ -18,7 +18,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from varjepa.errors import InputError
-from varjepa.tables.table_files import ALWAYS_ALLOWED, MOST_EXPANSION, ExpansionLimit, decoded_size
+from varjepa.tables.table_files import (
+    ALWAYS_ALLOWED,
+    MOST_EXPANSION,
+    ExpansionLimit,
+    decoded_size,
+    skip_rows,
+)
 
 BATCH = 65_536
 
@@ -72,7 +78,6 @@ BUFFER = 1 << 16
 BLOCK_BYTES = 1 << 26
 """Decoded bytes of a block at most, unless a single row has more."""
 
-_ANY_LENGTH = "BYTE_ARRAY"
 _FIXED = 16
 """Bytes of a value that is not text, at most."""
 
@@ -118,19 +123,13 @@ def parquet_blocks(
 ) -> Iterator[pa.RecordBatch]:
     """Blocks of at most ``rows`` rows, from row ``start`` on."""
     with _open_parquet(path) as file:
-        first = 0  # row of the group's start
         for i in range(file.metadata.num_row_groups):
             group = file.metadata.row_group(i)
-            count = group.num_rows
-            skip = max(0, start - first)
-            first += count
-            if skip >= count:
-                continue
-            most = _block_rows(path, group, i, columns, rows)
-            for batch in file.iter_batches(most, [i], list(columns), use_threads=False):
-                if skip < len(batch):
-                    yield batch.slice(skip)
-                skip = max(0, skip - len(batch))
+            if start < group.num_rows:
+                most = _block_rows(path, group, i, columns, rows)
+                batches = file.iter_batches(most, [i], list(columns), use_threads=False)
+                yield from skip_rows(batches, start)
+            start = max(0, start - group.num_rows)
 
 
 def _open_parquet(path: Path, **options: Sequence[str]) -> pa.parquet.ParquetFile:
@@ -158,7 +157,7 @@ def _block_rows(
 ) -> int:
     """Rows of this group that decode to at most ``BLOCK_BYTES``, and no more than ``rows``."""
     chunks = {chunk.path_in_schema: chunk for chunk in map(group.column, range(group.num_columns))}
-    texts = {c: chunks[c] for c in columns if c in chunks and _is_text(chunks[c])}
+    texts = {c: chunks[c] for c in columns if c in chunks and chunks[c].physical_type == _TEXT}
     fixed = _FIXED * (len(columns) - len(texts))
     sizes = {name: chunk.total_uncompressed_size for name, chunk in texts.items()}
     if rows * (fixed + sum(sizes.values())) <= BLOCK_BYTES:
@@ -171,10 +170,6 @@ def _block_rows(
         mean = sizes[name] if shares else -(-sizes[name] // max(1, chunk.num_values))
         longest[name] = max(longest.get(name, 0), mean)
     return max(1, min(rows, BLOCK_BYTES // max(1, fixed + sum(longest.values()))))
-
-
-def _is_text(chunk: pa.parquet.ColumnChunkMetaData) -> bool:
-    return bool(chunk.physical_type == _ANY_LENGTH)
 
 
 def _longest_values(path: Path, group: int, columns: Sequence[str]) -> dict[str, int]:
@@ -223,11 +218,8 @@ def arrow_blocks(
         options["included_fields"] = [i for i, name in enumerate(names) if name in columns]
     with _opened_arrow(path, **options) as reader:
         is_file = hasattr(reader, "get_batch")
-        skip = start
-        for batch in map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader:
-            if skip < len(batch):
-                yield batch.slice(skip)
-            skip = max(0, skip - len(batch))
+        numbers = range(reader.num_record_batches) if is_file else ()
+        yield from skip_rows(map(reader.get_batch, numbers) if is_file else reader, start)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ levels than memory allows, the frequent ones are found first and counted in a se
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
@@ -27,7 +27,6 @@ from varjepa.tables.values import (
     drop_zero_decimals,
     is_instant,
     is_plain_number,
-    is_span,
     is_text,
     parse_numbers,
     refuse_unsupported,
@@ -36,7 +35,7 @@ from varjepa.tables.values import (
 
 # --- summaries of any number of blocks, in bounded memory
 
-EXACT_WHOLE = 2.0**53
+_EXACT_INTEGERS = 2.0**53
 _ENTRY = 32
 """Bytes of a level besides its text: an offset, a count, and their share of a hash table."""
 
@@ -47,7 +46,6 @@ class MemoryLimits:
 
     numbers: int = 1 << 23
     """numbers of all numeric columns together, 8 bytes each"""
-
     level_bytes: int = 1 << 26
     """levels of all categories together"""
 
@@ -110,7 +108,7 @@ class NumberSummary:
             return True
         if self.ends is None or self._has_fractions:
             return False
-        return max(map(abs, self.ends)) < EXACT_WHOLE
+        return max(map(abs, self.ends)) < _EXACT_INTEGERS
 
     def take_kept(self) -> NDArray[Any]:
         """The numbers that were kept, in the order of the rows, which are then released.
@@ -242,23 +240,15 @@ class Column:
     """One column, and what is needed to give back values of the same type."""
 
     name: str
-
     kind: Kind
-
     type: pa.DataType
     """The Arrow type the column came with, and the one it is decoded to."""
-
     is_integer: bool = False
     """Numeric columns: whether every training value is an integer, whatever the type. An
     integer column with missing values comes from pandas as floats, and its imputations should still
     be integers."""
-
     unit: str | None = None
     """Datetime columns: what elapsed time is counted in, one of D, s, ms, us, ns."""
-
-    @property
-    def is_boolean(self) -> bool:
-        return bool(pa.types.is_boolean(value_type(self.type)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,17 +260,6 @@ class TableSchema:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
-
-
-def infer_schema(table: pa.Table, overrides: Mapping[str, Kind] | None = None) -> TableSchema:
-    """Decide every column's kind from its type, and for text from its values.
-
-    Numbers, times of day and durations are numeric, dates and timestamps datetime, everything else
-    categorical; text is numeric if every value that is there is a number (so codes with leading
-    zeros, such as postcodes, want an override). ``overrides`` decides by name instead.
-    """
-    drafts = draft_columns(TableInMemory(table), overrides)
-    return TableSchema(tuple(_completed(draft, table[draft.name]) for draft in drafts))
 
 
 def _check_columns(source: TableSource, overrides: Mapping[str, Kind] | None) -> None:
@@ -305,8 +284,10 @@ def draft_columns(
 ) -> tuple[Column, ...]:
     """Columns of which everything is known but whether their numbers are integers.
 
-    Only text is read for it, and of that no more than it takes: a column is a category from its
-    first cell on that is no number.
+    Numbers, times of day and durations are numeric, dates and timestamps datetime, everything else
+    categorical; text is numeric if every value that is there is a number (so codes with leading
+    zeros, such as postcodes, want an override). ``overrides`` decides by name instead. Only text is
+    read for it, and no further than the first cell that is no number.
     """
     _check_columns(source, overrides)
     for field in source.schema:
@@ -317,11 +298,6 @@ def draft_columns(
         unit = _unit(field, source) if chosen == "datetime" else None
         drafts.append(Column(field.name, chosen, field.type, unit=unit))
     return tuple(drafts)
-
-
-def complete_column(draft: Column, numbers: NumberSummary) -> Column:
-    """A drafted numeric column once all its numbers have been seen."""
-    return replace(draft, is_integer=numbers.is_integer and not is_span(value_type(draft.type)))
 
 
 def _kind(field: pa.Field, source: TableSource) -> Kind:
@@ -349,15 +325,6 @@ def _unit(field: pa.Field, source: TableSource) -> str:
     return iso_unit((block[field.name] for block in source.blocks([field.name])), field.name)
 
 
-def _completed(draft: Column, data: pa.ChunkedArray) -> Column:
-    """Read the column as what it is said to be; what cannot be read so is refused here."""
-    if draft.kind != "numeric":
-        return draft
-    numbers, found = as_numbers(data, draft.name), NumberSummary()
-    found.add(numbers.values, numbers.valid)
-    return complete_column(draft, found)
-
-
 # --- features
 
 BOOLEAN_SPELLINGS = (("true", "false"), ("True", "False"), ("TRUE", "FALSE"), ("1", "0"))
@@ -372,7 +339,6 @@ class Levels:
 
     texts: pa.Array  # (L,) large_string, sorted
     """Canonical text of each level; level i has code i + 1."""
-
     counts: tuple[int, ...]
     """How many training rows had each level."""
 
@@ -449,11 +415,8 @@ class Feature:
 
     name: str
     """The column's name; ``column:part`` for the parts of a datetime column."""
-
     column: str
-
     kind: Literal["numeric", "categorical"]
-
     levels: int
     """Number of levels of a categorical feature, MISSING not counted; 0 if numeric."""
 
@@ -463,11 +426,9 @@ class Marginal:
     """How one feature is distributed over the training rows, for sampling and for baselines."""
 
     missing_share: float
-
     quantiles: tuple[float, ...] = ()
     """Numeric: 101 evenly spaced quantiles of the observed cells in network scale; empty if there
     were none."""
-
     counts: tuple[int, ...] = ()
     """Categorical: training rows of each level."""
 
@@ -482,12 +443,9 @@ class NumericFeature:
     """A number of a row: a numeric column, or one part of a datetime column."""
 
     column: str
-
     part: str
     """``value`` for a numeric column; elapsed, month, weekday or hour for a datetime column."""
-
     scaler: Scaler
-
     marginal: Marginal
 
     @property
@@ -501,9 +459,7 @@ class CategoricalFeature:
     """A category of a row, which is always a whole column."""
 
     column: str
-
     levels: Levels
-
     missing_share: float
 
     @property

@@ -21,7 +21,7 @@ import pyarrow.csv
 
 from varjepa.errors import InputError
 from varjepa.tables.messages import quoted, refuse_bad_names
-from varjepa.tables.table_files import GZIP, ExpansionLimit
+from varjepa.tables.table_files import GZIP, ExpansionLimit, skip_rows
 from varjepa.tables.values import MISSING_WORDS
 
 _HEAD = 1 << 16
@@ -103,11 +103,7 @@ class CsvFile:
         self, schema: pa.Schema, columns: Sequence[str], start: int
     ) -> Iterator[pa.RecordBatch]:
         """Blocks of about a megabyte of text, from row ``start`` on."""
-        skip = start
-        for batch in self._stream(schema, columns):
-            if skip < len(batch):
-                yield batch.slice(skip)
-            skip = max(0, skip - len(batch))
+        return skip_rows(self._stream(schema, columns), start)
 
     def _settled(self, schema: pa.Schema) -> tuple[pa.Schema, int]:
         """The types that fit every cell, and the number of rows."""

@@ -52,18 +52,13 @@ class ColumnDescription:
     """One column of a table."""
 
     name: str
-
     kind: Kind
-
     values: str
     """Range of numbers and dates; number of levels and the most frequent of them."""
-
     missing: float
     """Share of the rows without a value."""
-
     levels: int | None = None
     """Number of levels of a categorical column."""
-
     note: Note | None = None
     """What a person should check."""
 
@@ -73,7 +68,6 @@ class TableDescription:
     """What was inferred of a table; ``str`` gives it as text of at most 80 letters a line."""
 
     columns: tuple[ColumnDescription, ...]
-
     rows: int | None = None
     """None: not known, as of a saved model."""
 

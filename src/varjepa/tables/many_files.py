@@ -72,15 +72,11 @@ class TableFiles:
 
     source: str
     """As the user called them."""
-
     files: tuple[StreamedTable, ...]
-
     types: pa.Schema
     """All columns, with types that fit every file."""
-
     labels: str | None = None
     """A column of class labels, which is not learned from."""
-
     watch: Watch = unwatched
     """Through which the blocks of every reading of all rows go."""
 

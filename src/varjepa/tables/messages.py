@@ -83,10 +83,8 @@ class TableWarnings:
 
     infinite: dict[str, int] = field(default_factory=dict)
     """±inf in numeric columns."""
-
     unseen: dict[str, int] = field(default_factory=dict)
     """Levels that training never saw, and numbers in columns that were empty in training."""
-
     extra: list[str] = field(default_factory=list)
     """Columns that were not there in training."""
 

@@ -50,22 +50,16 @@ class Scaler:
     low: int | float | None
     """Smallest training value; None if no training row had one. A Python int for integer columns,
     so that differences are taken before anything is rounded to float64."""
-
     high: int | float | None
     """Largest training value, of the same type as ``low``."""
-
     is_integer: bool
     """Whether decoded values are rounded to integers."""
-
     shift: float = 0.0
     """Subtracted from the position (standard)."""
-
     scale: float = 1.0
     """Divides the shifted position (standard)."""
-
     knots: tuple[float, ...] = ()
     """Positions of the quantiles, increasing from 0 to 1 (quantile)."""
-
     heights: tuple[float, ...] = ()
     """What the quantile curve is at each knot, increasing from 0 to 1."""
 

@@ -37,17 +37,12 @@ class StreamedTable:
     """One file of a source: what is known of it before its rows are read."""
 
     path: Path
-
     name: str
     """Its place within the source, with "/" between folders."""
-
     schema: pa.Schema
     """Names and types as blocks have them."""
-
     rows: int
-
     bytes: int
-
     fingerprint: str
     """SHA-256 of the content; of a Parquet file, of its footer."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -89,6 +89,14 @@ _ANY_LENGTH = (
     pa.types.is_binary,
     pa.types.is_large_binary,
 )
+
+
+def skip_rows(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """What comes after so many rows."""
+    for batch in batches:
+        if rows < len(batch):
+            yield batch.slice(rows)
+        rows = max(0, rows - len(batch))
 
 
 class ExpansionLimit:

@@ -135,9 +135,7 @@ class Numbers:
     values: NDArray[Any]  # (N,) int64, uint64 or float64
     """Integers stay integers, because float64 would merge neighbours above 2^53. Cells that are not
     valid hold 0."""
-
     valid: NDArray[np.bool_]  # (N,)
-
     infinite: int = 0
     """How many ±inf were set aside as missing."""
 

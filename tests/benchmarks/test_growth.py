@@ -14,13 +14,13 @@ import pytest
 
 from benchmarks import growth
 from benchmarks.growth import Point, attention_share, bench_growth, draw_growth, shape_of
-from varjepa.estimators import VarTJEPA
+from varjepa.settings import Architecture, Objective
 
 
 def test_points_are_the_estimators_networks() -> None:
     shape = shape_of(Point("depth", "5", 12, 32, {"depth": 5}))
-    assert (shape.model.depth, shape.model.d, shape.table.features) == (5, VarTJEPA().d, 12)
-    assert shape.masks.targets == VarTJEPA().targets
+    assert (shape.model.depth, shape.model.d, shape.table.features) == (5, Architecture().d, 12)
+    assert shape.masks.targets == Objective().targets
 
 
 def test_attention_takes_over() -> None:

@@ -74,7 +74,7 @@ from varjepa.training.processes import (
     join_world,
     place_from_torchrun,
 )
-from varjepa.training.step import Stepper, make_stepper
+from varjepa.training.step import MAX_BAD_STEPS, Stepper, make_stepper
 
 CPU = torch.device("cpu")
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -257,7 +257,7 @@ def decide(world: World, folder: Path) -> list[Any]:
     result = train(objective, ROWS, settings, Opinion(world.rank), 0, world=world)
     sick = ROWS.take(torch.arange(len(ROWS)))
     sick.num[[5, 100]] = math.nan
-    settings = replace(SHORT, epochs=30, batch_size=129)
+    settings = replace(SHORT, epochs=30, batch_size=129, patience=30)
     try:
         train(var_t_jepa(), sick, settings, HeldOutLoss(ROWS, 0), 0, world=world)
         sentence = ""
@@ -272,7 +272,7 @@ def test_all_processes_decide_alike(tmp_path: Path) -> None:
     assert one == other
     end, sentence = one
     assert (end["best_epoch"], len(end["history"])) == (1, 4)
-    assert "3 steps in a row" in sentence
+    assert f"{MAX_BAD_STEPS} steps in a row" in sentence
     assert {word.strip(",") for word in sentence.split("rows ")[1].split()} == {"5", "100"}
 
 

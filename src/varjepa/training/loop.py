@@ -274,7 +274,7 @@ class FilteredProbe(Selection):
     def score(self, objective: Loss) -> float:
         some = self._rows_to_learn_from()
         (features,) = self.world.map_rows(
-            lambda rows: (objective.embed(rows).mean.flatten(1),), self.train.take(some)
+            lambda rows: (objective.embed(rows).flatten(1),), self.train.take(some)
         )
         held_out, *uncertainty = self.world.map_rows(
             lambda rows: self._features_and_uncertainty(objective, rows), self.validation
@@ -295,7 +295,7 @@ class FilteredProbe(Selection):
 
     def _features_and_uncertainty(self, objective: Loss, rows: EncodedTable) -> tuple[Tensor, ...]:
         """Tokens side by side (n, D · d) and, to discard rows by it, their measure (n,)."""
-        features = objective.embed(rows).mean.flatten(1)
+        features = objective.embed(rows).flatten(1)
         if not self.discard:
             return (features,)
         model = objective.model
@@ -364,5 +364,5 @@ def check_collapse(loss: Loss, rows: EncodedTable, world: World = ALONE) -> Coll
     missing = torch.zeros_like(cells, dtype=torch.bool) if few.observed is None else ~few.observed
     highest = cells.masked_fill(missing, -math.inf).amax(0)
     lowest = cells.masked_fill(missing, math.inf).amin(0)
-    (means,) = world.map_rows(lambda some: (loss.embed(some).mean,), few)
+    (means,) = world.map_rows(lambda some: (loss.embed(some),), few)
     return inspect_latents(means, highest > lowest, loss.active_variance)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from varjepa.models.inference import embed_in_blocks
 from varjepa.models.masking import FeatureMasks
@@ -26,53 +26,71 @@ class StepLosses:
 
     loss: Tensor  # (B,) the objective, as the history shows it
     descended: Tensor  # (B,) what gradients are taken of
-    recorded: tuple[Tensor, ...]  # (B,) each, in the order of the objective's names
+    recorded: tuple[Tensor, ...]  # (B,) each, in the order of the loss's names
 
 
-class Embedded(Protocol):
-    """Embeddings of rows, and how uncertain they are where the model says."""
-
-    @property
-    def mean(self) -> Tensor: ...  # (N, D, d)
-
-    @property
-    def std(self) -> Tensor | None: ...  # (N, D, d)
-
-
-class Loss(Protocol):
+class Loss(ABC):
     """A model together with its loss. It draws no random number but in ``draw_noise``."""
 
-    @property
-    def model(self) -> nn.Module: ...
+    model: VarTJepa | TJepa
+    names: tuple[str, ...]
+    """what the history records besides the loss"""
+    active_variance: float
+    """variance across rows above which a dimension of an embedding is active"""
+    masks: MaskSettings
+    """sizes and number of contexts and targets"""
 
     @property
-    def shape(self) -> TableShape: ...
-
-    @property
-    def masks(self) -> MaskSettings:
-        """Sizes and number of contexts and targets."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What the history records besides the loss."""
-
-    @property
-    def active_variance(self) -> float:
-        """Variance across rows above which a dimension of an embedding is active."""
+    def shape(self) -> TableShape:
+        return self.model.shape
 
     def draw_noise(self, rows: int, m_ctx: int, generator: torch.Generator) -> LatentNoise | None:
-        """Noise of a whole batch's latents, where there are any."""
+        """Noise of a whole batch's latents, if the model has any."""
+        return None
 
+    @abstractmethod
     def losses(
         self, w: EncodedTable, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
     ) -> StepLosses:
         """The losses of a batch; ``ramps (3,)`` anneals the KL terms."""
 
-    def after_step(self, progress: Tensor | float) -> None:
+    def after_step(self, progress: Tensor | float) -> None:  # noqa: B027 - most have nothing to do
         """Called after the weights have changed; ``progress`` runs from 0 to 1."""
 
-    def embed(self, rows: EncodedTable) -> Embedded:
-        """The current model's embeddings of any number of rows."""
+    @abstractmethod
+    def embed(self, rows: EncodedTable) -> Tensor:
+        """The current model's embeddings of any number of rows.  # (N, D, d)"""
+
+
+class VarTJepaLoss(Loss):
+    """The weighted ELBO terms, and the imputer's own loss, which trains the imputer alone."""
+
+    model: VarTJepa
+    active_variance = ACTIVE_VARIANCE
+
+    def __init__(self, model: VarTJepa, objective: Objective) -> None:
+        self.model, self.masks, self.imputer_kl = model, objective, objective.imputer_kl
+        self.weights = elbo_weights(objective)
+        imputation = () if model.imputer is None else ("imputation",)
+        self.names = (*(field.name for field in fields(ElboTerms)), *imputation)
+
+    def draw_noise(self, rows: int, m_ctx: int, generator: torch.Generator) -> LatentNoise:
+        return draw_latent_noise(self.model, rows, m_ctx, generator)
+
+    def losses(
+        self, w: EncodedTable, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
+    ) -> StepLosses:
+        path = self.model(w, masks, noise)
+        terms = self.model.terms(w, masks, path)
+        loss = weighted_loss(annealed(terms, ramps), self.weights)
+        each = tuple(getattr(terms, field.name) for field in fields(terms))
+        if self.model.imputer is None:
+            return StepLosses(loss, loss, each)
+        imputation = self.model.imputation_loss(w, masks, path, self.imputer_kl)
+        return StepLosses(loss, loss + imputation, (*each, imputation))
+
+    def embed(self, rows: EncodedTable) -> Tensor:
+        return embed_in_blocks(self.model, rows).mean
 
 
 def elbo_weights(objective: Objective) -> ElboWeights:
@@ -87,88 +105,22 @@ def annealed(terms: ElboTerms, factors: Tensor) -> ElboTerms:
     return replace(terms, kl_sx=sx * terms.kl_sx, kl_z=z * terms.kl_z, kl_sy=sy * terms.kl_sy)
 
 
-@dataclass(frozen=True, slots=True)
-class VarTJepaLoss:
-    """The weighted ELBO terms, and the imputer's own loss, which trains the imputer alone."""
-
-    model: VarTJepa
-    settings: Objective
-    active_variance: float = ACTIVE_VARIANCE
-
-    @property
-    def masks(self) -> MaskSettings:
-        return self.settings
-
-    @property
-    def weights(self) -> ElboWeights:
-        """Final weights of the five terms."""
-        return elbo_weights(self.settings)
-
-    @property
-    def shape(self) -> TableShape:
-        return self.model.shape
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        imputation = () if self.model.imputer is None else ("imputation",)
-        return (*(field.name for field in fields(ElboTerms)), *imputation)
-
-    def draw_noise(self, rows: int, m_ctx: int, generator: torch.Generator) -> LatentNoise:
-        return draw_latent_noise(self.model, rows, m_ctx, generator)
-
-    def losses(
-        self, w: EncodedTable, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
-    ) -> StepLosses:
-        path = self.model(w, masks, noise)
-        terms = self.model.terms(w, masks, path)
-        loss = weighted_loss(annealed(terms, ramps), self.weights)
-        each = tuple(getattr(terms, field.name) for field in fields(terms))
-        if self.model.imputer is None:
-            return StepLosses(loss, loss, each)
-        imputation = self.model.imputation_loss(w, masks, path, self.settings.imputer_kl)
-        return StepLosses(loss, loss + imputation, (*each, imputation))
-
-    def after_step(self, progress: Tensor | float) -> None:
-        """Nothing: there is no moving average."""
-
-    def embed(self, rows: EncodedTable) -> Embedded:
-        return embed_in_blocks(self.model, rows)
-
-
-@dataclass(frozen=True, slots=True)
-class Points:
-    """Embeddings without uncertainty."""
-
-    mean: Tensor  # (N, D, d)
-    std: None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TJepaLoss:
+class TJepaLoss(Loss):
     """The distance to the target encoder's tokens, which follow the context encoder's.
 
-    The history also records ``scale``, the mean norm of the target
-    tokens, and ``spread``, their mean variance across the rows computed together. A loss that falls
-    only because one of these does is a collapse.
+    The history also records ``scale``, the mean norm of the target tokens, and ``spread``, their
+    mean variance across the rows computed together. A loss that falls only because one of these
+    does is a collapse.
     """
 
     model: TJepa
-    settings: PointObjective
-    names: tuple[str, ...] = ("scale", "spread")
-    active_variance: float = 1e-3
-    """Less than a latent's with a prior of variance 1: these vectors keep a length of about √d and
-    a large common part, and what varies beside it is small from the first step on."""
+    names = ("scale", "spread")
+    active_variance = 1e-3
+    """Less than that of a latent with a prior of variance 1: these vectors keep a length of about
+    √d and a large common part, and what varies is small from the first step on."""
 
-    @property
-    def masks(self) -> MaskSettings:
-        return self.settings
-
-    @property
-    def shape(self) -> TableShape:
-        return self.model.shape
-
-    def draw_noise(self, rows: int, m_ctx: int, generator: torch.Generator) -> None:
-        return None
+    def __init__(self, model: TJepa, objective: PointObjective) -> None:
+        self.model, self.masks, self.momentum = model, objective, objective.momentum
 
     def losses(
         self, w: EncodedTable, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
@@ -181,7 +133,7 @@ class TJepaLoss:
         return StepLosses(loss, loss, (scale, spread))
 
     def after_step(self, progress: Tensor | float) -> None:
-        self.model.follow(progress, self.settings.momentum)
+        self.model.follow(progress, self.momentum)
 
-    def embed(self, rows: EncodedTable) -> Embedded:
-        return Points(embed_points_in_blocks(self.model, rows))
+    def embed(self, rows: EncodedTable) -> Tensor:
+        return embed_points_in_blocks(self.model, rows)

@@ -1,6 +1,7 @@
-"""Charts as SVG that a page takes in: marks, lines, scatter plots, risk and coverage.
+"""Charts as SVG elements of a page: one style, the same bytes every time.
 
-A figure of matplotlib's as an element of the page: one style, the same bytes every time.
+matplotlib draws lines, points and tick numbers only. Names from the data stay outside, in the HTML
+around a figure, where they wrap on a phone and are escaped in one place.
 """
 
 from __future__ import annotations
@@ -26,9 +27,6 @@ from varjepa.files import replacing
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
     Draw = Callable[[Axes], None]
 
@@ -143,7 +141,7 @@ def _local(name: str) -> str:
     return name.rpartition("}")[2]
 
 
-# --- What figures in files of their own share: whether they can be drawn, colours, how to save.
+# --- figures in files of their own
 
 LIGHT, DARK = "#8fb8de", "#1f4e79"
 
@@ -165,7 +163,7 @@ def save_svg(figure: Figure, path: Path) -> None:
         figure.savefig(file, format="svg", metadata={"Date": None})
 
 
-# --- How classes and curves look: colours, shapes and dashes that do not rest on colour alone.
+# --- how classes and curves look: never by colour alone
 
 Corners = tuple[tuple[float, float], ...]
 
@@ -203,22 +201,17 @@ _SHAPES = (
 class Mark:
     """How the points of one class look; shape and colour both differ, so that grey prints read."""
 
-    colour: str
-    """as #rrggbb"""
-    corners: Corners
-    """polygon around 0 of about two square units, y upwards"""
+    colour: str  # #rrggbb
+    corners: Corners  # polygon around 0 of about two square units, y upwards
 
 
 @dataclass(frozen=True)
 class Stroke:
     """How one curve looks; dashes differ as well as colours."""
 
-    colour: str
-    """as #rrggbb"""
-    dashes: tuple[float, ...]
-    """lengths drawn and skipped in turn; empty: solid"""
-    width: float
-    """in points"""
+    colour: str  # #rrggbb
+    dashes: tuple[float, ...]  # lengths drawn and skipped in turn; empty: solid
+    width: float  # in points
 
 
 def class_marks(count: int, *, has_rest: bool) -> list[Mark]:
@@ -244,11 +237,7 @@ def curve_strokes(names: Sequence[str]) -> list[Stroke]:
     return strokes
 
 
-# --- Figures of the report page: arrays in, an ``<svg>`` element for the page out.
-#
-# matplotlib draws lines, points and tick numbers only. Names from the data stay outside, in
-# the HTML
-# around a figure, where they wrap on a phone and are escaped in one place.
+# --- figures of the report page
 
 Floats = NDArray[np.float64]
 

@@ -1,6 +1,7 @@
 """One self-contained HTML page from tables and charts.
 
-What a report page holds: numbers, curves, maps, tables and doubtful rows, checked for length.
+The page has no script and a policy that forbids every request. Whatever comes from the data is
+escaped by the template; figures get their words from HTML, never from matplotlib.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -28,14 +29,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Headline:
-    """One number that the reader should take home."""
+    """One number that the reader should take home, and what to compare it with."""
 
     label: str
-    """what is measured"""
     value: str
-    """the number, formatted"""
     note: str = ""
-    """what to compare it with"""
 
 
 @dataclass(frozen=True)
@@ -43,73 +41,59 @@ class TrainingCurve:
     """How the loss and its terms went, a panel each."""
 
     epochs: Sequence[int]
-    """one number per step along the horizontal axis"""
     series: Mapping[str, Sequence[float | None]]
     """by name, a value per epoch; None: not measured there (the line runs on), NaN or infinite:
     diverged (the line breaks)"""
 
     def __post_init__(self) -> None:
-        for name, values in self.series.items():
-            _check_lengths(f"series {name}", len(values), "epochs", len(self.epochs))
+        _check_lengths("epochs", len(self.epochs), series=self.series)
 
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingMap:
     """Every row's embedding, brought to two dimensions."""
 
-    x: Floats
-    """(N,)"""
-    y: Floats
-    """(N,)"""
+    x: Floats  # (N,)
+    y: Floats  # (N,)
     classes: Sequence[str] | None
     """N names, or None where there is no target"""
-    uncertainty: Floats
-    """(N,)"""
+    uncertainty: Floats  # (N,)
 
     def __post_init__(self) -> None:
-        _check_lengths("y", len(self.y), "x", len(self.x))
-        _check_lengths("uncertainty", len(self.uncertainty), "x", len(self.x))
-        if self.classes is not None:
-            _check_lengths("classes", len(self.classes), "x", len(self.x))
+        named = {} if self.classes is None else {"classes": self.classes}
+        _check_lengths("x", len(self.x), {"y": self.y, "uncertainty": self.uncertainty, **named})
 
 
 @dataclass(frozen=True, eq=False)
 class RiskCoverage:
     """Risk among the rows kept when the most uncertain are left out."""
 
-    coverage: Floats
-    """(C,) shares kept, in [0, 1]"""
-    risk: Mapping[str, Floats]
-    """(C,) by name; the one to look at first, then those to compare with. ``random`` and
-    ``oracle`` are drawn as grey references"""
+    coverage: Floats  # (C,) shares kept, in [0, 1]
+    risk: Mapping[str, Floats]  # (C,) each
+    """by name; the one to look at first, then those to compare with. ``random`` and ``oracle`` are
+    drawn as grey references"""
 
     def __post_init__(self) -> None:
-        for name, values in self.risk.items():
-            _check_lengths(f"risk {name}", len(values), "coverage", len(self.coverage))
+        _check_lengths("coverage", len(self.coverage), risk=self.risk)
 
 
 @dataclass(frozen=True)
 class UncertainCell:
-    """One value of an uncertain row."""
+    """One value of an uncertain row; uncertainties are comparable between the cells of a page."""
 
     column: str
-    """its column's name"""
     value: str
-    """as the table has it"""
     uncertainty: float
-    """comparable between the cells of a page"""
 
 
 @dataclass(frozen=True)
 class UncertainRow:
-    """A row that the model is unsure of, and why."""
+    """A row that the model is unsure of, and why: its cells, the most uncertain first."""
 
     row: int
     """its place in the table, counted from 0"""
     uncertainty: float
-    """of the whole row"""
     cells: Sequence[UncertainCell]
-    """in the order to show them, the most uncertain first"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,21 +101,17 @@ class LineChart:
     """Means with error bars over a few places of a log axis, a line each."""
 
     title: str
-    """a heading"""
     x: Sequence[float]
-    """(P,) places, positive; each is a tick"""
+    """places, positive; each is a tick"""
     x_label: str
-    """what they are; our own words, since matplotlib writes them"""
     y_label: str
-    """what is measured; our own words"""
+    """our own words, as ``x_label``, since matplotlib writes them"""
     series: Mapping[str, Sequence[tuple[float, float]]]
     """by name, a (mean, error) for each place"""
     note: str = ""
-    """what to read off"""
 
     def __post_init__(self) -> None:
-        for name, values in self.series.items():
-            _check_lengths(f"line {name}", len(values), "places", len(self.x))
+        _check_lengths("places", len(self.x), line=self.series)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,37 +119,29 @@ class ReportPage:
     """A page; whatever is empty or None is left out."""
 
     title: str
-    """heading, and title of the window"""
     subtitle: str = ""
-    """a sentence below it"""
     headlines: Sequence[Headline] = ()
-    """large numbers at the top"""
     tables: Sequence[Table] = ()
-    """plain tables, a section each"""
     charts: Sequence[LineChart] = ()
-    """line charts, a section each"""
     curve: TrainingCurve | None = None
-    """how training went"""
     map: EmbeddingMap | None = None
-    """embeddings by class and by uncertainty"""
     risk_coverage: RiskCoverage | None = None
-    """what leaving out uncertain rows buys"""
     uncertain_rows: Sequence[UncertainRow] = ()
     """rows to look at, the most uncertain first"""
     footer: Mapping[str, str] = field(default_factory=dict)
     """environment: versions, seed, seconds"""
 
 
-def _check_lengths(what: str, length: int, other: str, expected: int) -> None:
-    if length != expected:
-        raise ValueError(f"{what}: {length} values, but {expected} {other}")
+def _check_lengths(
+    what: str, expected: int, lists: Mapping[str, Sized] | None = None, **named: Mapping[str, Sized]
+) -> None:
+    """Lists by their names, or by kind and name, must be of one length."""
+    every = {**(lists or {})}
+    every |= {f"{kind} {name}": v for kind, some in named.items() for name, v in some.items()}
+    for name, values in every.items():
+        if len(values) != expected:
+            raise ValueError(f"{name}: {len(values)} values, but {expected} {what}")
 
-
-# --- What a fit found, as one HTML file that loads nothing: numbers, curves, maps, doubtful rows.
-#
-# The page carries no script and a policy that forbids every request. Whatever comes from the
-# data is
-# escaped by the template; figures get their words from HTML, never from matplotlib.
 
 MAP_POINTS = 3000
 """points drawn per map at most: enough to see shapes, few enough for a page under 1 MB"""

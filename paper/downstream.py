@@ -11,8 +11,8 @@ is kept apart from it (``settings.OURS``).
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -103,7 +103,7 @@ def run_downstream(
             run_jobs(store, plan.jobs(dataset), compute, log, describe)
 
 
-def open_downstream(folder: Path, scale: Scale) -> ResultStore:
+def open_downstream(folder: Path, scale: Scale = FULL) -> ResultStore:
     """``downstream.json``, refused where it holds rows of other settings."""
 
     def settings(row: Row) -> dict[str, Any]:
@@ -398,54 +398,43 @@ def downstream_blocks(rows: Sequence[Row], trainings: Sequence[Row]) -> list[Blo
             if mine or setting == "paper"
         ]
 
-    is_run = bool(rows)
-    seeds = embedding_table(rows)
+    def block(name: str, title: str, about: str, tables: Callable[[], list[Table]]) -> Block:
+        made = tables() if rows else []
+        return Block(name, "downstream", title, about, tables=made, is_run=bool(rows))
+
+    findings: dict[str, list[Finding]] = {
+        s: downstream_findings(rows, s, trainings) for s in SETTINGS
+    }
+    accuracy = block(
+        "accuracy",
+        "Var-T-JEPA by coverage (Section 4.2, Appendix B.1)",
+        f"Accuracy. {LEGEND}",
+        lambda: metric_tables("accuracy", ["var_t_jepa"], True),
+    )
+    representations = block(
+        "representations",
+        "Representations compared",
+        "Accuracy on all test rows; cells as above.",
+        lambda: [representation_table(first), *against_raw(first)],
+    )
+    f1 = block(
+        "f1",
+        "F1",
+        'Compared with what the paper calls "macro F1" is our *weighted* F1: the paper\'s cells of '
+        "constant predictions fit only the weighted one.",
+        lambda: (
+            metric_tables("f1_weighted", PAPER_REPRESENTATIONS, False)
+            + metric_tables("f1_macro", PAPER_REPRESENTATIONS, False)
+        ),
+    )
+    seeds, costs = embedding_table(rows), training_table(trainings)
+    none = "" if seeds else "No dataset has been embedded from several seeds."
     return [
-        Block(
-            "accuracy",
-            "downstream",
-            "Var-T-JEPA by coverage (Section 4.2, Appendix B.1)",
-            f"Accuracy. {LEGEND}",
-            {setting: downstream_findings(rows, setting, trainings) for setting in SETTINGS},
-            tables=metric_tables("accuracy", ["var_t_jepa"], True) if is_run else (),
-            is_run=is_run,
-        ),
-        Block(
-            "representations",
-            "downstream",
-            "Representations compared",
-            "Accuracy on all test rows; cells as above.",
-            tables=[representation_table(first), *against_raw(first)] if is_run else (),
-            is_run=is_run,
-        ),
-        Block(
-            "f1",
-            "downstream",
-            "F1",
-            'Compared with what the paper calls "macro F1" is our *weighted* F1: the paper\'s '
-            "cells of constant predictions fit only the weighted one.",
-            tables=[
-                *metric_tables("f1_weighted", PAPER_REPRESENTATIONS, False),
-                *metric_tables("f1_macro", PAPER_REPRESENTATIONS, False),
-            ]
-            if is_run
-            else (),
-            is_run=is_run,
-        ),
-        Block(
-            "seeds",
-            "downstream",
-            "Pre-training seeds",
-            "" if seeds else "No dataset has been embedded from several seeds.",
-            tables=seeds,
-        ),
-        Block(
-            "cost",
-            "downstream",
-            "Trainings",
-            tables=training_table(trainings),
-            is_run=bool(trainings),
-        ),
+        replace(accuracy, findings=findings),
+        representations,
+        f1,
+        Block("seeds", "downstream", "Pre-training seeds", none, tables=seeds),
+        Block("cost", "downstream", "Trainings", tables=costs, is_run=bool(trainings)),
     ]
 
 

@@ -225,7 +225,7 @@ def run_labels(folder: Path, plan: LabelsPlan, device: str = "auto", log: Log = 
             run_jobs(store, plan.jobs(dataset), compute, log, describe)
 
 
-def open_labels(folder: Path, scale: Scale) -> ResultStore:
+def open_labels(folder: Path, scale: Scale = FULL) -> ResultStore:
     """``low_labels.json``, refused where it holds rows of other settings."""
 
     def settings(row: Row) -> dict[str, Any]:

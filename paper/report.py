@@ -45,7 +45,7 @@ from paper.published import PAPER_PREDICTORS, sensitivity_paper_value, uncertain
 from paper.representations import LEARNED, TRAININGS_KEY, open_trainings
 from paper.sensitivity import KEY as SENSITIVITY_KEY
 from paper.sensitivity import open_sensitivity, sensitivity_blocks
-from paper.settings import FULL, SENSITIVITY, SETTINGS
+from paper.settings import SENSITIVITY, SETTINGS
 from paper.simulation import (
     SIMULATION_VARIANTS,
     count_agreeing,
@@ -106,27 +106,17 @@ FILES: Mapping[str, ResultFile] = {
     "epoch_diagnostics.json": ResultFile(
         "simulation", ("variant", "run"), ("coupling", "sigreg_s_x", "sigreg_s_y"), open_simulation
     ),
-    "downstream.json": ResultFile(
-        "downstream", DOWNSTREAM_KEY, _ACCURACIES, lambda f: open_downstream(f, FULL)
-    ),
-    "representations.json": ResultFile(
-        "downstream", TRAININGS_KEY, _TRAINING, lambda f: open_trainings(f, FULL)
-    ),
-    "uncertainty.json": ResultFile(
-        "uncertainty", UNCERTAINTY_KEY, _SCORES, lambda f: open_uncertainty(f, FULL)
-    ),
+    "downstream.json": ResultFile("downstream", DOWNSTREAM_KEY, _ACCURACIES, open_downstream),
+    "representations.json": ResultFile("downstream", TRAININGS_KEY, _TRAINING, open_trainings),
+    "uncertainty.json": ResultFile("uncertainty", UNCERTAINTY_KEY, _SCORES, open_uncertainty),
     "uncertainty_rows.json": ResultFile(
         "uncertainty",
         UNCERTAINTY_ROWS_KEY,
         ("uncertainty", "wrong", "ambiguity"),
-        lambda f: open_uncertainty(f, FULL),
+        open_uncertainty,
     ),
-    "sensitivity.json": ResultFile(
-        "sensitivity", SENSITIVITY_KEY, _ACCURACIES, lambda f: open_sensitivity(f, FULL)
-    ),
-    "low_labels.json": ResultFile(
-        "labels", LABELS_KEY, ("accuracy",), lambda f: open_labels(f, FULL)
-    ),
+    "sensitivity.json": ResultFile("sensitivity", SENSITIVITY_KEY, _ACCURACIES, open_sensitivity),
+    "low_labels.json": ResultFile("labels", LABELS_KEY, ("accuracy",), open_labels),
 }
 
 KNOWN: Mapping[str, Sequence[object]] = {

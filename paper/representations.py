@@ -16,7 +16,16 @@ from paper.cells import choose_score
 from paper.datasets.loading import Dataset, load_dataset
 from paper.predictors import Inputs, RawEncoder, RawFeatures, Tokens
 from paper.protocol import Embedded, obtain, obtain_model, refuse_orphans
-from paper.settings import SPLIT_SEED, Model, Pretraining, Scale, Setting, paper_score, pretraining
+from paper.settings import (
+    FULL,
+    SPLIT_SEED,
+    Model,
+    Pretraining,
+    Scale,
+    Setting,
+    paper_score,
+    pretraining,
+)
 from varjepa.estimators.base import TableEstimator
 from varjepa.evaluate.splits import Split
 from varjepa.report.store import Log, ResultStore, Row, no_log, plain
@@ -44,7 +53,7 @@ def is_ranked(representation: str) -> bool:
     return LEARNED.get(representation) == "var_t_jepa"
 
 
-def open_trainings(folder: Path, scale: Scale) -> ResultStore:
+def open_trainings(folder: Path, scale: Scale = FULL) -> ResultStore:
     """``representations.json``: what each embedding cost, and whether it has collapsed."""
 
     def settings(row: Row) -> Any:

@@ -76,7 +76,7 @@ def run_sensitivity(
         )
 
 
-def open_sensitivity(folder: Path, scale: Scale) -> ResultStore:
+def open_sensitivity(folder: Path, scale: Scale = FULL) -> ResultStore:
     """``sensitivity.json``, refused where it holds rows of other settings."""
 
     def settings(row: Row) -> dict[str, Any]:

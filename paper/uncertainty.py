@@ -181,7 +181,7 @@ def _complete(
         table.add([{**about, **balanced}])
 
 
-def open_uncertainty(folder: Path, scale: Scale) -> tuple[ResultStore, ResultStore]:
+def open_uncertainty(folder: Path, scale: Scale = FULL) -> tuple[ResultStore, ResultStore]:
     """``uncertainty.json``, and the rows behind the figures in ``uncertainty_rows.json``."""
 
     def settings(row: Row) -> dict[str, Any]:
@@ -314,19 +314,13 @@ class Study:
         return Scored(scores, wrong_rows(answers["own"], self.data, rows))
 
     def _row(self, arrangement: str, name: str, score: Floats, wrong: Floats, origin: Row) -> Row:
-        found = asdict(selective_scores(wrong, score))
         truth = None if self.data.ambiguity is None else self.data.ambiguity[self.split.test]
-        asked = truth is not None and name != "oracle"  # it knows errors, not ambiguity
+        known = truth if name != "oracle" else None  # it knows errors, not ambiguity
+        errors = asdict(selective_scores(wrong, score))
         return {
-            "arrangement": arrangement,
-            "score": name,
+            **_ambiguity_row(arrangement, name, score, known),
             "latent": self.latent if name == LATENT else None,
-            "spearman": rounded(spearman(score, truth)) if asked and truth is not None else None,
-            "auroc": rounded(auroc_of_ambiguous(score, truth))
-            if asked and truth is not None
-            else None,
-            "validation_spearman": None,
-            **{key: rounded(value) for key, value in found.items()},
+            **{key: rounded(value) for key, value in errors.items()},
             **origin,
         }
 
@@ -368,15 +362,20 @@ def told_ambiguity(raw: RawFeatures, ambiguity: Floats, split: Split) -> Floats:
 
 
 def _ambiguity_row(
-    arrangement: str, name: str, score: NDArray[np.floating[Any]], truth: Floats, device: str
+    arrangement: str,
+    name: str,
+    score: NDArray[np.floating[Any]],
+    truth: Floats | None,
+    device: str = "cpu",
 ) -> Row:
+    """What can be said with the true ambiguity alone."""
     return {
         "arrangement": arrangement,
         "score": name,
         "latent": None,
         "seed": 0,
-        "spearman": rounded(spearman(score, truth)),
-        "auroc": rounded(auroc_of_ambiguous(score, truth)),
+        "spearman": None if truth is None else rounded(spearman(score, truth)),
+        "auroc": None if truth is None else rounded(auroc_of_ambiguous(score, truth)),
         "validation_spearman": None,
         **dict.fromkeys(("aurc", "aurc_trapezoid", "aurc_collapsed", "augrc", "error_rate")),
         "environment": describe_environment(device),

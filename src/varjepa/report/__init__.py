@@ -1,1 +1,1 @@
-"""Results → tables beside the paper's, and figures."""
+"""Tables, charts and pages of results; the store that keeps result rows."""

@@ -350,8 +350,8 @@ def _settled_range(coverage: Floats, risks: Sequence[Floats]) -> tuple[float, fl
     """Heights from a tenth of the rows on: the risk of a handful of rows is any number."""
     settled = np.concatenate([risk[coverage >= min(0.1, coverage.max())] for risk in risks])
     low, high = float(np.nanmin(settled)), float(np.nanmax(settled))
-    room = 0.1 * (high - low) or 0.05
-    return min(0.0, low) - 0.02 * (high - low), high + room
+    margin = 0.1 * (high - low) or 0.05
+    return min(0.0, low) - 0.02 * (high - low), high + margin
 
 
 def draw_lines(

@@ -147,8 +147,8 @@ def study_folder(folder: Path) -> Iterator[None]:
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
     """Write rows with digests for what they share; first of all what the digests stand for."""
-    beside = path.parent / ORIGINS_FILE
-    known = _origins(beside)
+    origins_path = path.parent / ORIGINS_FILE
+    known = _origins(origins_path)
     origins = dict(known)
     compact = []
     for row in rows:
@@ -159,7 +159,7 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
                 origins[short[name]] = row[name]
         compact.append(short)
     if origins != known:
-        write_json(beside, dict(sorted(origins.items())))
+        write_json(origins_path, dict(sorted(origins.items())))
     write_json(path, compact)
 
 
@@ -175,8 +175,8 @@ def read_rows(path: Path) -> list[Row]:
         isinstance(row, dict) and "format_version" in row for row in content
     ):
         raise _foreign(path)
-    beside = path.parent / ORIGINS_FILE
-    origins = _origins(beside)
+    origins_path = path.parent / ORIGINS_FILE
+    origins = _origins(origins_path)
     for row in content:
         if row["format_version"] != FORMAT_VERSION:
             raise InputError(
@@ -186,7 +186,9 @@ def read_rows(path: Path) -> list[Row]:
         for name in SHARED:
             if isinstance(row.get(name), str):
                 if row[name] not in origins:
-                    raise InputError(f"{beside} does not say what {name} {row[name]} of {path} is")
+                    raise InputError(
+                        f"{origins_path} does not say what {name} {row[name]} of {path} is"
+                    )
                 row[name] = origins[row[name]]
     return content
 

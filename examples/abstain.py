@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
@@ -10,14 +10,15 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from varjepa import SelectiveClassifier, Training, VarTJEPA
+from varjepa import Architecture, SelectiveClassifier, Training, VarTJEPA
 
 
-def main(epochs: int | Literal["auto"] = "auto") -> None:
+def main(epochs: int = 60) -> None:
+    short = Training(epochs=epochs, learning_rate=5e-3)
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     X = X.filter(like="mean")  # ten of thirty columns
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0)
-    model = VarTJEPA(training=Training(epochs=epochs), random_state=0).fit(X_train)
+    model = VarTJEPA(Architecture(d=16, depth=2), training=short, random_state=0).fit(X_train)
 
     def surprise(classifier: Any, rows: Any) -> Any:
         """How unlikely the values of a row are, given each other."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.linear_model import LogisticRegression
@@ -11,14 +9,15 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from varjepa import Training, VarTJEPA
+from varjepa import Architecture, Training, VarTJEPA
 
 
-def main(epochs: int | Literal["auto"] = "auto") -> None:
+def main(epochs: int = 60) -> None:
+    short = Training(epochs=epochs, learning_rate=5e-3)
     X, y = load_wine(return_X_y=True, as_frame=True)
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0)
 
-    model = VarTJEPA(training=Training(epochs=epochs), random_state=0)
+    model = VarTJEPA(Architecture(d=16, depth=2), training=short, random_state=0)
     model.fit(X_train)  # no labels
 
     classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from sklearn.datasets import load_diabetes
 from sklearn.impute import KNNImputer, SimpleImputer
 
-from varjepa import Training, VarTJEPA
+from varjepa import Architecture, Training, VarTJEPA
 
 
-def main(epochs: int | Literal["auto"] = "auto") -> None:
+def main(epochs: int = 60) -> None:
+    short = Training(epochs=epochs, learning_rate=5e-3)
     full = load_diabetes(as_frame=True, scaled=False).data
     is_removed = np.random.default_rng(0).random(full.shape) < 0.2
     X = full.mask(is_removed)
 
-    model = VarTJEPA(training=Training(epochs=epochs), random_state=0).fit(X)
+    model = VarTJEPA(Architecture(d=16, depth=2), training=short, random_state=0).fit(X)
     others = {"mean": SimpleImputer(), "nearest neighbours": KNNImputer()}
     filled = {
         name: one.set_output(transform="pandas").fit_transform(X) for name, one in others.items()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -12,7 +10,7 @@ from sklearn.pipeline import Pipeline
 from varjepa import Architecture, Training, VarTJEPA
 
 
-def main(epochs: int | Literal["auto"] = "auto") -> None:
+def main(epochs: int = 20) -> None:
     X, y = load_iris(return_X_y=True, as_frame=True)
     model = VarTJEPA(Architecture(depth=1), training=Training(epochs=epochs), random_state=0)
     pipeline = Pipeline([("embed", model), ("classify", LogisticRegression(max_iter=1000))])

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Literal
 
 import pyarrow.parquet as pq
 from sklearn.datasets import load_diabetes
 
-from varjepa import Run, Training, VarTJEPA
+from varjepa import Architecture, Run, Training, VarTJEPA
 from varjepa.estimators import Embedder
 from varjepa.scale import embed_to_folder
 from varjepa.tables.streaming import find_tables
 
 
-def main(epochs: int | Literal["auto"] = "auto") -> None:
+def main(epochs: int = 60) -> None:
+    short = Training(epochs=epochs, learning_rate=5e-3)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "logs").mkdir()
@@ -23,7 +23,7 @@ def main(epochs: int | Literal["auto"] = "auto") -> None:
         for part in range(4):
             table.iloc[part::4].to_parquet(folder / "logs" / f"{part}.parquet")
 
-        model = VarTJEPA(training=Training(epochs=epochs), random_state=0)
+        model = VarTJEPA(Architecture(d=16, depth=2), training=short, random_state=0)
         # a fit that was killed continues when this script runs again
         model.fit(folder / "logs", run=Run(checkpoint_dir=folder / "checkpoints", resume=True))
         model.save(folder / "model")

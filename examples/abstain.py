@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from varjepa import Architecture, SelectiveClassifier, Training, VarTJEPA
 
 
-def main(epochs: int = 60) -> None:
+def main(epochs: int = 30) -> None:
     short = Training(epochs=epochs, learning_rate=5e-3)
     X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     X = X.filter(like="mean")  # ten of thirty columns

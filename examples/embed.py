@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from varjepa import Architecture, Training, VarTJEPA
 
 
-def main(epochs: int = 60) -> None:
+def main(epochs: int = 30) -> None:
     short = Training(epochs=epochs, learning_rate=5e-3)
     X, y = load_wine(return_X_y=True, as_frame=True)
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0)

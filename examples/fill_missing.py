@@ -9,7 +9,7 @@ from sklearn.impute import KNNImputer, SimpleImputer
 from varjepa import Architecture, Training, VarTJEPA
 
 
-def main(epochs: int = 60) -> None:
+def main(epochs: int = 30) -> None:
     short = Training(epochs=epochs, learning_rate=5e-3)
     full = load_diabetes(as_frame=True, scaled=False).data
     is_removed = np.random.default_rng(0).random(full.shape) < 0.2

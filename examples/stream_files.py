@@ -14,7 +14,7 @@ from varjepa.scale import embed_to_folder
 from varjepa.tables.streaming import find_tables
 
 
-def main(epochs: int = 60) -> None:
+def main(epochs: int = 30) -> None:
     short = Training(epochs=epochs, learning_rate=5e-3)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -64,6 +64,10 @@ def test_files_that_the_documentation_names_exist() -> None:
             assert (ROOT / name).exists(), f"{page.name} → {name}"
         for name in re.findall(r"`(\w+/[\w/]+\.py)`", text):
             assert (ROOT / name).exists() or (ROOT / "src/varjepa" / name).exists(), name
+        for name, symbol in re.findall(r"`(\w+/[\w/]+\.py)`:\s+`(?:\w+\.)*(\w+)`", text):
+            code = next(p for p in (ROOT / name, ROOT / "src/varjepa" / name) if p.exists())
+            defined = rf"(def|class) {symbol}\b|^{symbol}\b"
+            assert re.search(defined, code.read_text("utf-8"), re.MULTILINE), f"{name}: {symbol}"
     for name in re.findall(r"`([\w-]+\.json)`", (ROOT / "docs/reliability.md").read_text("utf-8")):
         assert (soak / name).exists() or name.startswith(("manifest", "_varjepa")), name
 

@@ -79,7 +79,7 @@ def evaluate(
     check_can_draw()
     results = run_evaluation(read_rows(table), table.name, out, settings, say=_say, verbose=True)
     page = build_page(results)
-    for result in EvaluationTables(results).main():
+    for result in EvaluationTables(results).build(is_brief=True):
         console.print()
         console.print(to_terminal(result))
     write_page(page, out / "report.html")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn import ensemble, neighbors, neural_network
+from sklearn import ensemble, neural_network
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
@@ -88,12 +88,6 @@ def forest(task: Task, y: Array, seed: int) -> list[Any]:
     return [filled(build(n_estimators=200, n_jobs=-1, random_state=seed))]
 
 
-def neighbours(task: Task, y: Array, seed: int) -> list[Any]:
-    name = "Classifier" if task == "classification" else "Regressor"
-    build = getattr(neighbors, f"KNeighbors{name}")
-    return [filled(build(n_neighbors=min(k, len(y)), weights="distance")) for k in (5, 20)]
-
-
 def xgboost(task: Task, y: Array, seed: int) -> list[Any]:
     name = "Classifier" if task == "classification" else "Regressor"
     build = getattr(require("xgboost"), f"XGB{name}")
@@ -105,7 +99,6 @@ PREDICTORS: dict[str, Predictor] = {
     "mlp": Predictor(perceptron),
     "boosted_trees": Predictor(boosted_trees, is_random=False),
     "forest": Predictor(forest),
-    "neighbours": Predictor(neighbours, is_random=False),
     "xgboost": Predictor(xgboost, is_random=False, package="xgboost"),
 }
 

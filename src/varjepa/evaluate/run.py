@@ -298,7 +298,7 @@ def represent(
     def embed(estimator: type[TJEPA | VarTJEPA]) -> NDArray[np.float32]:
         name = estimator.__name__
         if not parts.models.has(model=name):
-            fit_model(unfitted(estimator, settings, verbose), fit_rows, y, labelled, parts)
+            fit_model(estimator, settings, fit_rows, y, labelled, parts, verbose)
         (models[name],) = (row for row in parts.models.rows if row["model"] == name)
         model = estimator.load(parts.folder / name).set_params(device=settings.device)
         flat = model.embed(labelled).mean.reshape(labelled.num_rows, -1)  # (n, D · d)
@@ -320,36 +320,32 @@ def represent(
     return {name: found[name] for name in wanted}, latent, models
 
 
-def unfitted(
-    estimator: type[TJEPA | VarTJEPA], settings: EvaluateSettings, verbose: bool
-) -> TJEPA | VarTJEPA:
-    """A model with the estimator's own settings, but for the number of epochs."""
-    return estimator(
+def fit_model(
+    estimator: type[TJEPA | VarTJEPA],
+    settings: EvaluateSettings,
+    fit_rows: pa.Table,
+    y: NDArray[Any] | None,
+    labelled: pa.Table,
+    parts: FinishedParts,
+    verbose: bool,
+) -> None:
+    """Fit and save, with the uncertainties of all rows; the row that says so is written last."""
+    model = estimator(
         training=Training(epochs="auto" if settings.epochs is None else settings.epochs),
         column_kinds=dict(settings.kinds) or None,
         device=settings.device,
         random_state=settings.seed,
         verbose=int(verbose),
     )
-
-
-def fit_model(
-    model: TJEPA | VarTJEPA,
-    fit_rows: pa.Table,
-    y: NDArray[Any] | None,
-    labelled: pa.Table,
-    parts: FinishedParts,
-) -> None:
-    """Fit and save, with the uncertainties of all rows; the row that says so is written last."""
     start = time.perf_counter()
     model.fit(fit_rows, y)
     seconds = time.perf_counter() - start
-    model.save(parts.folder / type(model).__name__)
+    model.save(parts.folder / estimator.__name__)
     if isinstance(model, VarTJEPA):
         latent = model.uncertainties(labelled)  # one of every kind, e.g. "nll mean"
         parts.write("uncertainties", {name.split()[0]: score for name, score in latent.items()})
     row = {
-        "model": type(model).__name__,
+        "model": estimator.__name__,
         "seconds": seconds,
         "epochs": len(model.history_),
         "best_epoch": model.best_epoch_,

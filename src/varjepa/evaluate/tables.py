@@ -7,7 +7,6 @@ from typing import SupportsFloat
 
 import numpy as np
 
-from varjepa.evaluate.predictors import COMPARED
 from varjepa.evaluate.run import REPRESENTATIONS, Evaluation
 from varjepa.evaluate.scores import COMBINED, CONFIDENCE, DISAGREEMENT, REPEATS, Cell
 from varjepa.metrics.selective import COVERAGES
@@ -22,7 +21,6 @@ TITLES = {
     "rmse": "RMSE",
     "r2": "R²",
 }
-MODELS = {"TJEPA": "T-JEPA", "VarTJEPA": "Var-T-JEPA"}
 WORDS = {
     "posterior": "Latent uncertainties know no labels.",
     CONFIDENCE: "confidence: the classifier's own.",
@@ -62,30 +60,20 @@ class EvaluationTables:
         self.e = evaluation
         self.results = evaluation.results
         self.is_classes = bool(evaluation.target.classes)
-        self.metrics = (
-            ["accuracy", "f1_macro", "f1_weighted"] if self.is_classes else ["rmse", "r2"]
-        )
+        self.metrics = list(TITLES)[:3] if self.is_classes else list(TITLES)[3:]
         self.write = share if self.is_classes else number
+        shown = evaluation.shown
+        self.shown = f"{shown.predictor} on {REPRESENTATIONS[shown.representation]}"
 
-    def all(self) -> list[Table]:
-        """The most important first; empty ones are left out."""
+    def build(self, is_brief: bool = False) -> list[Table]:
+        """The most important first; brief: the few for a terminal. Empty ones are left out."""
         first, *others = self.metrics
-        tables = [
-            self.comparison(first),
-            self.gains(),
-            *(self.comparison(metric) for metric in others),
-            *(self.selective(metric) for metric in self.metrics),
-            self.low_labels(),
-            self.thresholds(),
-            self.cost(),
-        ]
+        tables = [self.comparison(first), self.gains()]
+        if not is_brief:
+            tables += [self.comparison(metric) for metric in others]
+        tables += [self.selective(m) for m in ([first] if is_brief else self.metrics)]
+        tables += [self.low_labels(), *([] if is_brief else [self.thresholds()]), self.cost()]
         return [table for table in tables if table.rows]
-
-    def main(self) -> list[Table]:
-        """The few for a terminal."""
-        metric = self.metrics[0]
-        tables = [self.comparison(metric), self.gains(), self.selective(metric)]
-        return [table for table in [*tables, self.low_labels(), self.cost()] if table.rows]
 
     def comparison(self, metric: str) -> Table:
         """One metric at full coverage: representations down, predictors across."""
@@ -97,17 +85,16 @@ class EvaluationTables:
             if runs > 1 and not cell.is_deterministic:
                 text += f" ± {self.write(np.std(values, ddof=1))}"
             cells[cell.representation, cell.predictor] = text
-        note = ""
-        if metric == self.metrics[0]:
-            constant = "the most frequent class" if self.is_classes else "the mean"
-            note = f"On {len(self.e.split.test):,} test rows. "
-            if runs > 1:
-                note += (
-                    f"± is the standard deviation over {runs} trainings of a predictor; split and "
-                    "representation stay the same. "
-                )
-            note += f"Guessing {constant}: {self.write(self.results['constant_guess'])}."
-        return self._grid(TITLES[metric], cells, note)
+        constant = "the most frequent class" if self.is_classes else "the mean"
+        spread = (
+            f"± is the standard deviation over {runs} trainings of a predictor; split and "
+            "representation stay the same. "
+        )
+        note = (
+            f"On {len(self.e.split.test):,} test rows. {spread if runs > 1 else ''}Guessing "
+            f"{constant}: {self.write(self.results['constant_guess'])}."
+        )
+        return self._grid(TITLES[metric], cells, note if metric == self.metrics[0] else "")
 
     def gains(self) -> Table:
         """What a representation gains over raw features, with the test rows' sampling error."""
@@ -123,46 +110,50 @@ class EvaluationTables:
         )
         return self._grid("Gain over raw features", cells, note)
 
+    def _grid(self, title: str, cells: Mapping[tuple[str, str], str], note: str) -> Table:
+        predictors = self.e.settings.predictors
+        names = [n for n in self.e.settings.representations if any(n == r for r, _ in cells)]
+        rows = [[REPRESENTATIONS[n], *(cells.get((n, p), "") for p in predictors)] for n in names]
+        return Table(title, ["representation", *predictors], rows, note)
+
     def selective(self, metric: str) -> Table:
         """One predictor, chosen on validation rows: every uncertainty at every coverage."""
-        shown, is_main = self.e.shown, metric == self.metrics[0]
+        is_main = metric == self.metrics[0]
         areas = {row["score"]: [row["aurc"], row["augrc"]] for row in self.results["areas"]}
         scores = [name for name in areas if name not in ("random", "oracle")]
         rows = []
         for score in areas if is_main and scores else scores:
             cells = [""] * len(COVERAGES)
             if score in scores:
-                values = [self.values(shown, metric, score, c) for c in COVERAGES]
+                values = [self.values(self.e.shown, metric, score, c) for c in COVERAGES]
                 cells = [self.write(np.mean(each)) for each in values]
             rows.append([score, *cells, *(map(self.write, areas[score]) if is_main else ())])
         columns = ["uncertainty", *(f"coverage {c:.0%}" for c in COVERAGES)]
         risk = "error rate" if self.is_classes else "squared error"
         words = " ".join(text for score, text in WORDS.items() if score in scores)
         note = (
-            f"{self.shown_title}, chosen on validation rows. {words} AURC and AUGRC: areas under "
-            f"the {risk} over all coverages, smaller is better."
+            f"{self.shown}, chosen on validation rows. {words} AURC and AUGRC: areas under the "
+            f"{risk} over all coverages, smaller is better."
         )
         title = TITLES[metric]
         title = title if title in ("RMSE", "R²") else title[0].lower() + title[1:]
-        areas_columns = ["AURC", "AUGRC"] if is_main else []
-        return Table(f"Selective {title}", columns + areas_columns, rows, note if is_main else "")
+        columns += ["AURC", "AUGRC"] if is_main else []
+        return Table(f"Selective {title}", columns, rows, note if is_main else "")
 
     def low_labels(self) -> Table:
         """Few labels, everything else as before."""
         points = {(p["representation"], p["labels"]): p for p in self.results["low_labels"]}
-        names = [name for name in COMPARED if any(place[0] == name for place in points)]
+        names = list(dict.fromkeys(name for name, _ in points))
         rows = []
         for size in sorted({size for _, size in points}):
-            cells = [
-                f"{self.write(p['mean'])} ± {self.write(p['standard_error'])}"
-                for p in (points[name, size] for name in names)
-            ]
+            mine = [points[name, size] for name in names]
+            cells = [f"{self.write(p['mean'])} ± {self.write(p['standard_error'])}" for p in mine]
             rows.append([f"{size:,}", *cells])
-        model = "logistic" if self.is_classes else "ridge"
         note = (
-            f"{TITLES[self.metrics[0]]} of a {model} regression on that many labelled rows, its "
-            f"penalty chosen on the same rows; mean over {REPEATS} random choices of the labelled "
-            "rows ± its standard error. Representations use the other rows without their labels."
+            f"{TITLES[self.metrics[0]]} of a {'logistic' if self.is_classes else 'ridge'} "
+            "regression on that many labelled rows, its penalty chosen on the same rows; mean over "
+            f"{REPEATS} random choices of the labelled rows ± its standard error. Representations "
+            "use the other rows without their labels."
         )
         return Table("Few labels", ["labels", *(REPRESENTATIONS[n] for n in names)], rows, note)
 
@@ -184,7 +175,7 @@ class EvaluationTables:
         """Where the time went."""
         rows = [
             [
-                MODELS[name],
+                name,
                 f"{record['seconds']:.0f} s",
                 f"{record['best_epoch']} of {record['epochs']}",
                 record["selected_by"],
@@ -195,40 +186,53 @@ class EvaluationTables:
         for predictor in self.e.settings.predictors:
             seconds = sum(cell.seconds for cell in self.e.cells if cell.predictor == predictor)
             rows.append([predictor, f"{seconds:.0f} s", "", "", ""])
+        note = (
+            "Each model is fitted once; all trainings of each predictor. Without labels TJEPA's "
+            "criterion is weak: its targets move while it learns."
+        )
         columns = ["", "seconds", "best epoch", "by", "dimensions that vary"]
-        note = ""
-        if "TJEPA" in self.e.models and not self.e.settings.labels_pick_checkpoint:
-            note = (
-                "Fitting T-JEPA and Var-T-JEPA once, and all trainings of each predictor. Without "
-                "labels T-JEPA's criterion is weak: its targets move while it learns."
-            )
-        return Table("Cost", columns, rows, note)
-
-    @property
-    def shown_title(self) -> str:
-        return f"{self.e.shown.predictor} on {REPRESENTATIONS[self.e.shown.representation]}"
+        return Table("Cost", columns, rows, note if "TJEPA" in self.e.models else "")
 
     def values(
         self, cell: Cell, metric: str, score: str | None = None, coverage: float = 1.0
     ) -> list[float]:
         """A value for every run; at full coverage any score will do."""
-        place = (cell.representation, cell.predictor, coverage)
-        mine = [
-            row
-            for row in self.results["figures"]
-            if (row["representation"], row["predictor"], row["coverage"]) == place
-        ]
+        place: Row = {"representation": cell.representation, "predictor": cell.predictor}
+        place["coverage"] = coverage
+        mine = [row for row in self.results["figures"] if place.items() <= row.items()]
         score = mine[0]["score"] if score is None else score
         return [row[metric] for row in mine if row["score"] == score]
 
-    def _grid(self, title: str, cells: Mapping[tuple[str, str], str], note: str) -> Table:
-        settings = self.e.settings
-        rows = [
-            [REPRESENTATIONS[name], *(cells.get((name, p), "") for p in settings.predictors)]
-            for name in settings.representations
-            if any(place[0] == name for place in cells)
-        ]
-        return Table(title, ["representation", *settings.predictors], rows, note)
+    def headlines(self) -> list[Headline]:
+        """At most four numbers; what they compare was chosen on validation rows."""
+        shown, metric, lowest = self.e.shown, self.metrics[0], COVERAGES[-1]
+        title = TITLES[metric] if metric == "rmse" else TITLES[metric].lower()
+
+        def mean(cell: Cell, score: str | None = None, coverage: float = 1.0) -> str:
+            return self.write(np.mean(self.values(cell, metric, score, coverage)))
+
+        place = ("raw", shown.predictor)
+        raw = [c for c in self.e.cells if (c.representation, c.predictor) == place and c != shown]
+        note = f"raw features {mean(raw[0])}" if raw else ""
+        found = [Headline(f"{title}: {self.shown}", mean(shown), note)]
+        chosen = self.results["chosen_on_validation"]["score"]
+        if chosen:
+            note = f"by {chosen}"
+            if self.is_classes:
+                note += f"; {mean(shown, CONFIDENCE, lowest)} by the classifier's confidence"
+            label = f"{title} at coverage {lowest:.0%}"
+            found.append(Headline(label, mean(shown, chosen, lowest), note))
+        points = self.results["low_labels"]
+        if points:
+            *others, last = [
+                (REPRESENTATIONS[p["representation"]], self.write(p["mean"]))
+                for p in points
+                if p["labels"] == points[0]["labels"]
+            ]
+            label = f"{title} from {points[0]['labels']} labels: {last[0]}"
+            found.append(Headline(label, last[1], ", ".join(map(" ".join, others))))
+        seconds = f"{self.results['seconds']:.0f} s"
+        return [*found, Headline("whole evaluation", seconds, "cached parts not counted")]
 
 
 # --- The page
@@ -246,58 +250,23 @@ def build_page(e: Evaluation) -> ReportPage:
     elif e.settings.labels_pick_checkpoint:
         fitted_on = "the training rows, their labels choosing the checkpoint"
     counts = " / ".join(f"{n:,}" for n in e.results["rows"].values())
+    footer = {**e.results["environment"], "seed": e.settings.seed}
     return ReportPage(
         title=f"varjepa evaluate: {e.results['table']}",
         subtitle=f"Target “{e.target.name}”: {e.target.describe()}. {counts} rows to train, "
         f"validate and test on, {e.results['columns']} columns. Representations fitted on "
         f"{fitted_on}.",
-        headlines=headlines(tables),
-        tables=tables.all(),
+        headlines=tables.headlines(),
+        tables=tables.build(),
         charts=low_label_charts(e.results["low_labels"], TITLES[tables.metrics[0]]),
-        curve=training_curve(e.models.get("VarTJEPA")),
+        curve=training_curve(e.models["VarTJEPA"]) if "VarTJEPA" in e.models else None,
         risk_coverage=RiskCoverage(coverages, {name: risks[name] for name in order}),
-        footer={k: str(v) for k, v in e.results["environment"].items()}
-        | {"seed": str(e.settings.seed)},
+        footer={name: str(value) for name, value in footer.items()},
     )
-
-
-def headlines(tables: EvaluationTables) -> list[Headline]:
-    """At most four numbers; what they compare was chosen on validation rows."""
-    e, write, metric = tables.e, tables.write, tables.metrics[0]
-    title = TITLES[metric] if metric == "rmse" else TITLES[metric].lower()
-
-    def mean(cell: Cell, score: str | None = None, coverage: float = 1.0) -> str:
-        return write(np.mean(tables.values(cell, metric, score, coverage)))
-
-    raw = [c for c in e.cells if (c.representation, c.predictor) == ("raw", e.shown.predictor)]
-    reference = f"raw features {mean(raw[0])}" if raw and raw[0] is not e.shown else ""
-    found = [Headline(f"{title}: {tables.shown_title}", mean(e.shown), reference)]
-    chosen = e.results["chosen_on_validation"]["score"]
-    if chosen:
-        note = f"by {chosen}"
-        if tables.is_classes:
-            sure = mean(e.shown, CONFIDENCE, COVERAGES[-1])
-            note += f"; {sure} by the classifier's confidence"
-        label = f"{title} at coverage {COVERAGES[-1]:.0%}"
-        found.append(Headline(label, mean(e.shown, chosen, COVERAGES[-1]), note))
-    points = e.results["low_labels"]
-    fewest = [p for p in points if p["labels"] == points[0]["labels"]]
-    if fewest:
-        *others, last = fewest
-        name = REPRESENTATIONS[last["representation"]]
-        note = ", ".join(
-            f"{REPRESENTATIONS[p['representation']]} {write(p['mean'])}" for p in others
-        )
-        label = f"{title} from {last['labels']} labels: {name}"
-        found.append(Headline(label, write(last["mean"]), note))
-    seconds = f"{e.results['seconds']:.0f} s"
-    return [*found, Headline("whole evaluation", seconds, "cached parts not counted")]
 
 
 def low_label_charts(points: Sequence[Row], metric: str) -> list[LineChart]:
     """The table of few labels as lines; none where there is no table."""
-    if not points:
-        return []
     series: dict[str, list[tuple[float, float]]] = {}
     for point in points:  # by representation, sizes ascending
         name = REPRESENTATIONS[point["representation"]]
@@ -310,16 +279,12 @@ def low_label_charts(points: Sequence[Row], metric: str) -> list[LineChart]:
         series=series,
         note="The table of few labels; bars are standard errors over choices of the labelled rows.",
     )
-    return [chart]
+    return [chart] if points else []
 
 
-def training_curve(record: Row | None) -> TrainingCurve | None:
+def training_curve(record: Row) -> TrainingCurve:
     """Var-T-JEPA's loss and its terms."""
-    if record is None:
-        return None
     history = record["history"]
     names = ["loss", "rec", "gen", "kl_sx", "kl_z", "kl_sy", record["selected_by"]]
-    return TrainingCurve(
-        [row["epoch"] for row in history],
-        {name: [row.get(name) for row in history] for name in names},
-    )
+    series = {name: [row.get(name) for row in history] for name in names}
+    return TrainingCurve([row["epoch"] for row in history], series)

@@ -50,8 +50,8 @@ from varjepa.metrics import selective as classification
 from varjepa.models.inference import score_rows
 from varjepa.models.simulation import SimulationVarJEPA
 from varjepa.randomness import generator_for
-from varjepa.training import row_source as windows
 from varjepa.training import simulation as simulation_training
+from varjepa.training import streamed_rows as windows
 from varjepa.training.step import Stepper
 
 FILE = Path(__file__).with_name("digests.json")

@@ -11,7 +11,7 @@ import sys
 from benchmarks.measures import peak_resident_mb
 from varjepa.cli import main
 from varjepa.estimators import fitting as large_tables
-from varjepa.training import row_source as windows
+from varjepa.training import streamed_rows as windows
 
 if __name__ == "__main__":
     if sys.argv[1] != "as-is":

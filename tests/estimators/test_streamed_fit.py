@@ -42,7 +42,7 @@ from varjepa.estimators import fitting as large_tables
 from varjepa.tables import read_table
 from varjepa.tables.many_files import TableFiles
 from varjepa.tables.streaming import parquet_fingerprint
-from varjepa.training import row_source as windows
+from varjepa.training import streamed_rows as windows
 from varjepa.training.step import Stepper
 
 pytestmark = pytest.mark.filterwarnings("default::UserWarning")  # a few steps do collapse

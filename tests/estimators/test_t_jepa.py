@@ -112,7 +112,7 @@ def test_saved_models_answer_the_same(model: TJEPA, tmp_path: Path) -> None:
     model.save(tmp_path)
     loaded = TJEPA.load(tmp_path)
     np.testing.assert_array_equal(loaded.transform(frame()), model.transform(frame()))
-    assert loaded.momentum == (0.996, 1.0)
+    assert loaded.objective.momentum == (0.996, 1.0)
     assert loaded.model_.settings == model.model_.settings
     assert loaded.collapse_ == model.collapse_
     assert loaded.history_ == model.history_
@@ -163,7 +163,7 @@ def test_odd_tables(table: pd.DataFrame) -> None:
     ("wrong", "says"),
     [
         ({"output": "round"}, "output must be one of"),
-        ({"d": 7}, "not a multiple"),
+        ({"d": 7}, "must be a multiple"),
         ({"momentum": (0.9, 1.1)}, "momentum"),
         ({"n_aux": -1}, "n_aux"),
     ],

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
@@ -251,15 +251,18 @@ class TableEstimator(TransformerMixin, BaseEstimator):
             bar = bool(self.verbose) and world.is_main
             if bar and description is not None:
                 show_lines(description.lines())
-            with listening(bar, log_dir, run.tensorboard) as listeners:
+            callbacks = [on_epoch]
+            on_step: Callable[[int, int], None] = lambda step, total: None  # noqa: E731
+            with ExitStack() as stack:
+                if bar or log_dir is not None:
+                    shown = stack.enter_context(listening(bar, log_dir, run.tensorboard))
+                    callbacks, on_step = [shown.on_epoch, on_epoch], shown.on_step
 
                 def after_epoch(record: Record) -> None:
-                    listeners.on_epoch(record)
-                    on_epoch(record)
+                    for callback in callbacks:
+                        callback(record)
 
-                self._train(
-                    codec, task, after_epoch, listeners.on_step, checkpoints, past, run.capture
-                )
+                self._train(codec, task, after_epoch, on_step, checkpoints, past, run.capture)
 
     def _read(self, X: Any, y: ArrayLike | None) -> TrainingData:
         """The table as tensors, with a codec fitted to it; this fit's seed."""

@@ -44,7 +44,8 @@ from varjepa.training.loop import (
     Selection,
 )
 from varjepa.training.processes import ALONE, World
-from varjepa.training.row_source import RowsInMemory, RowSource, WindowedRows, window_rows
+from varjepa.training.step import RowsInMemory, RowSource
+from varjepa.training.streamed_rows import WindowedRows, window_rows
 
 if TYPE_CHECKING:
     from varjepa.estimators.base import TableEstimator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from varjepa.errors import InputError
-from varjepa.tables.codec_json import fitted_from_json, fitted_to_json
+from varjepa.tables.codec_json import FORMAT, VERSION, fitted_from_json
 from varjepa.tables.columns import (
     VALUE,
     CategoricalFeature,
@@ -42,7 +42,7 @@ from varjepa.tables.dates import CALENDAR_PARTS, ELAPSED, Instants, instants_to_
 from varjepa.tables.messages import TableWarnings, collect_warnings, listed, quoted, suggestion
 from varjepa.tables.reading import read_table
 from varjepa.tables.scaling import Scaler, Scaling, check_scaling
-from varjepa.tables.values import PER_SECOND, is_span, refuse_unsupported, value_type
+from varjepa.tables.values import PER_SECOND, is_span, refuse_unsupported, type_name, value_type
 
 # --- tables as tensors
 
@@ -481,7 +481,31 @@ class TableCodec:
 
     def to_json(self) -> dict[str, Any]:
         """Everything :meth:`from_json` needs, as plain JSON values; floats survive exactly."""
-        return fitted_to_json(self.schema, self.scaling, self.numeric, self.categorical)
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "scaling": self.scaling,
+            "columns": [{**_plain(c), "type": type_name(c.type)} for c in self.schema.columns],
+            "numeric": [
+                {
+                    "column": item.column,
+                    "part": item.part,
+                    "missing_share": item.marginal.missing_share,
+                    "quantiles": list(item.marginal.quantiles),
+                    **_plain(item.scaler),
+                }
+                for item in self.numeric
+            ],
+            "categorical": [
+                {
+                    "column": category.column,
+                    "missing_share": category.missing_share,
+                    "levels": category.levels.texts.to_pylist(),
+                    "counts": list(category.levels.counts),
+                }
+                for category in self.categorical
+            ],
+        }
 
     @classmethod
     def from_json(cls, value: Any) -> TableCodec:
@@ -529,3 +553,8 @@ def infer_schema(table: Any, overrides: Mapping[str, Kind] | None = None) -> Tab
     """What every column of a table is; one that cannot be encoded is refused."""
     with collect_warnings():
         return TableCodec.fit(table, overrides).schema
+
+
+def _plain(item: Any) -> dict[str, Any]:
+    values = {field.name: getattr(item, field.name) for field in fields(item)}
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}

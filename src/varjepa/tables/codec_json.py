@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
@@ -30,8 +29,8 @@ from varjepa.tables.columns import (
 )
 from varjepa.tables.dates import CALENDAR_PARTS, ELAPSED, NANOSECONDS
 from varjepa.tables.messages import listed
-from varjepa.tables.scaling import SCALINGS, Scaler, Scaling
-from varjepa.tables.values import parse_type, type_name
+from varjepa.tables.scaling import SCALINGS, Scaler
+from varjepa.tables.values import parse_type
 
 Check = Callable[[Any, str], Any]
 """Takes a JSON value and where it stands; returns what it means, or raises InputError."""
@@ -138,44 +137,6 @@ def list_of(check: Check) -> Check:
 FORMAT = "varjepa-table-codec"
 VERSION = 1
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
-
-
-def fitted_to_json(
-    schema: TableSchema,
-    scaling: Scaling,
-    numeric: tuple[NumericFeature, ...],
-    categorical: tuple[CategoricalFeature, ...],
-) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "scaling": scaling,
-        "columns": [{**_plain(c), "type": type_name(c.type)} for c in schema.columns],
-        "numeric": [
-            {
-                "column": item.column,
-                "part": item.part,
-                "missing_share": item.marginal.missing_share,
-                "quantiles": list(item.marginal.quantiles),
-                **_plain(item.scaler),
-            }
-            for item in numeric
-        ],
-        "categorical": [
-            {
-                "column": category.column,
-                "missing_share": category.missing_share,
-                "levels": category.levels.texts.to_pylist(),
-                "counts": list(category.levels.counts),
-            }
-            for category in categorical
-        ],
-    }
-
-
-def _plain(item: Column | Scaler) -> dict[str, Any]:
-    values = {field.name: getattr(item, field.name) for field in fields(item)}
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
 
 def fitted_from_json(value: Any) -> dict[str, Any]:

@@ -31,8 +31,15 @@ from varjepa.training.checkpoints import (
 )
 from varjepa.training.losses import Loss
 from varjepa.training.processes import ALONE, World
-from varjepa.training.row_source import SAMPLE, RowSource, as_source
-from varjepa.training.step import Stepper, Streams, draw_step, make_stepper
+from varjepa.training.step import (
+    SAMPLE,
+    RowSource,
+    Stepper,
+    Streams,
+    as_source,
+    draw_step,
+    make_stepper,
+)
 from varjepa.variational.diagnostics import ACTIVE_VARIANCE
 
 

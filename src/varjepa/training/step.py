@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +21,62 @@ from varjepa.settings import Training
 from varjepa.tables.codec import EncodedTable
 from varjepa.training.losses import Loss
 from varjepa.training.processes import ALONE, World
-from varjepa.training.row_source import RowSource, as_source
 from varjepa.variational.model import LatentNoise
+
+# --- the rows of an epoch
+
+SAMPLE = 1024
+"""Rows that the collapse alarm reads."""
+
+
+class RowSource(Protocol):
+    """The rows of every epoch."""
+
+    @property
+    def rows(self) -> EncodedTable:
+        """Those of the current epoch: always the same tensors, which CUDA graphs refer to."""
+
+    @property
+    def sample(self) -> EncodedTable:
+        """A few rows of the table, always the same."""
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Load the rows of epoch 0, 1, …, in any order."""
+
+    def places(self, index: Tensor) -> Tensor:
+        """Row numbers in the user's table of some of the epoch's rows."""
+
+    def close(self) -> None:
+        """Stop reading: there is no further epoch."""
+
+
+class RowsInMemory(RowSource):
+    """A table in memory: every epoch has all its rows."""
+
+    def __init__(self, rows: EncodedTable, row_numbers: Tensor | None = None) -> None:
+        self._rows, self._numbers = rows, row_numbers
+
+    @property
+    def rows(self) -> EncodedTable:
+        return self._rows
+
+    @property
+    def sample(self) -> EncodedTable:
+        return self._rows.take(slice(0, SAMPLE))
+
+    def begin_epoch(self, epoch: int) -> None:
+        pass
+
+    def places(self, index: Tensor) -> Tensor:
+        return index if self._numbers is None else self._numbers.cpu()[index]
+
+    def close(self) -> None:
+        pass
+
+
+def as_source(rows: EncodedTable | RowSource, row_numbers: Tensor | None = None) -> RowSource:
+    """Rows as a source; a source as it is."""
+    return RowsInMemory(rows, row_numbers) if isinstance(rows, EncodedTable) else rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,12 @@
-"""The rows of an epoch: a table in memory, or one window after another of a larger table."""
+"""Tables larger than memory: an epoch is one window of the shuffled rows.
+
+The next window is read and encoded during the steps of this one, so two are in memory.
+"""
 
 from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol
 
 import pyarrow as pa
 import torch
@@ -15,63 +17,7 @@ from varjepa.tables.codec import EncodedTable
 from varjepa.tables.messages import collect_warnings
 from varjepa.tables.shuffling import ShuffledFiles
 from varjepa.training.processes import ALONE, World
-
-SAMPLE = 1024
-"""Rows that the collapse alarm reads."""
-
-
-class RowSource(Protocol):
-    """The rows of every epoch."""
-
-    @property
-    def rows(self) -> EncodedTable:
-        """Those of the current epoch: always the same tensors, which CUDA graphs refer to."""
-
-    @property
-    def sample(self) -> EncodedTable:
-        """A few rows of the table, always the same."""
-
-    def begin_epoch(self, epoch: int) -> None:
-        """Load the rows of epoch 0, 1, …, in any order."""
-
-    def places(self, index: Tensor) -> Tensor:
-        """Row numbers in the user's table of some of the epoch's rows."""
-
-    def close(self) -> None:
-        """Stop reading: there is no further epoch."""
-
-
-class RowsInMemory(RowSource):
-    """A table in memory: every epoch has all its rows."""
-
-    def __init__(self, rows: EncodedTable, row_numbers: Tensor | None = None) -> None:
-        self._rows, self._numbers = rows, row_numbers
-
-    @property
-    def rows(self) -> EncodedTable:
-        return self._rows
-
-    @property
-    def sample(self) -> EncodedTable:
-        return self._rows.take(slice(0, SAMPLE))
-
-    def begin_epoch(self, epoch: int) -> None:
-        pass
-
-    def places(self, index: Tensor) -> Tensor:
-        return index if self._numbers is None else self._numbers.cpu()[index]
-
-    def close(self) -> None:
-        pass
-
-
-def as_source(rows: EncodedTable | RowSource, row_numbers: Tensor | None = None) -> RowSource:
-    """Rows as a source; a source as it is."""
-    return RowsInMemory(rows, row_numbers) if isinstance(rows, EncodedTable) else rows
-
-
-# --- Tables larger than memory: an epoch is one window of the shuffled rows. The next window is
-# read and encoded during the steps of this one, so two are in memory.
+from varjepa.training.step import SAMPLE, RowSource
 
 WINDOW_BYTES = 1 << 25
 """Encoded rows of a window; two are held."""

@@ -31,8 +31,8 @@ from varjepa.tables.shuffling import ShuffledFiles
 from varjepa.training.checkpoints import checkpointing
 from varjepa.training.loop import HeldOutLoss, TrainingResult, train
 from varjepa.training.losses import VarTJepaLoss
-from varjepa.training.row_source import WindowedRows, has_missing
 from varjepa.training.step import Stepper
+from varjepa.training.streamed_rows import WindowedRows, has_missing
 
 ROWS, SIZE, EPOCHS = 600, 128, 6
 HELD_OUT = np.arange(0, ROWS, 20)

@@ -280,7 +280,7 @@ def test_more_runs_and_predictors_go_on_from_what_is_there(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["{table}", "--target", "knid"], "'knid'"),
+        (["{table}", "--target", "knid"], "did you mean 'kind'?"),
         (["{table}", "--target", "same"], "one class only"),
         (["{table}", "--target", "flat"], "2.5 in every row"),
         (["{table}", "--target", "name"], "choose another column"),

@@ -14,7 +14,7 @@ from varjepa.errors import InputError
 from varjepa.metrics.target import Task, infer_task
 from varjepa.tables import Column, infer_schema
 from varjepa.tables.columns import Levels, category_text
-from varjepa.tables.messages import quoted
+from varjepa.tables.messages import quoted, suggestion
 from varjepa.tables.values import as_numbers
 
 Index = NDArray[np.int64]
@@ -90,7 +90,8 @@ def read_target(table: pa.Table, name: str, task: TaskChoice) -> Target:
     if table.num_columns and not table.num_rows:
         raise InputError("the table has no rows")
     if name not in table.column_names:
-        raise InputError(f"--target {quoted(name)} is not a column of the table")
+        close = suggestion(name, table.column_names)
+        raise InputError(f"--target {quoted(name)} is not a column of the table{close}")
     data = table[name]
     if data.null_count == len(data):
         raise InputError(f"--target {quoted(name)} has no values")

@@ -19,7 +19,7 @@ def main(epochs: int = 30) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "logs").mkdir()
-        table = load_diabetes(as_frame=True, scaled=False).data.reset_index(names="id")
+        table = load_diabetes(as_frame=True, scaled=False).data
         for part in range(4):
             table.iloc[part::4].to_parquet(folder / "logs" / f"{part}.parquet")
 
@@ -29,10 +29,10 @@ def main(epochs: int = 30) -> None:
         model.save(folder / "model")
 
         # memory stays flat; a killed run continues too
-        embedder = Embedder(str(folder / "model"), keep=("id",))
+        embedder = Embedder(str(folder / "model"), keep=("age", "sex"))
         embed_to_folder(embedder, find_tables(str(folder / "logs")), folder / "embedded")
         embedded = pq.read_table(folder / "embedded")
-        print(f"{embedded.num_rows} rows: {embedded.column_names[:3]} … uncertainty")
+        print(f"{embedded.num_rows} rows: {embedded.column_names[:4]} … uncertainty")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import pytest
 from varjepa.estimators import fitting as large_tables
 from varjepa.estimators.fitting import draw_rows
 from varjepa.tables import TableCodec
-from varjepa.tables.many_files import TableFiles
+from varjepa.tables.streaming import TableFiles
 
 ROWS = 5_000
 

@@ -40,8 +40,7 @@ from varjepa import TJEPA, VarTJEPA
 from varjepa.errors import InputError
 from varjepa.estimators import fitting as large_tables
 from varjepa.tables import read_table
-from varjepa.tables.many_files import TableFiles
-from varjepa.tables.streaming import parquet_fingerprint
+from varjepa.tables.streaming import TableFiles, parquet_fingerprint
 from varjepa.training import streamed_rows as windows
 from varjepa.training.step import Stepper
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from varjepa.errors import InputError
-from varjepa.tables.many_files import ForwardRows
+from varjepa.tables.streaming import ForwardRows
 
 ROWS = 50
 

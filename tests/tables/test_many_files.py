@@ -22,8 +22,8 @@ import pytest
 
 from varjepa.errors import InputError
 from varjepa.tables import read_table
-from varjepa.tables.many_files import TableFiles
 from varjepa.tables.reading import are_files
+from varjepa.tables.streaming import TableFiles
 
 
 def write(folder: Path, name: str, **columns: object) -> Path:

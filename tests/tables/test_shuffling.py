@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from varjepa.errors import InputError
 from varjepa.tables import shuffling, streaming
-from varjepa.tables.many_files import TableFiles
 from varjepa.tables.shuffling import AT_ONCE, ShuffledFiles
+from varjepa.tables.streaming import TableFiles
 
 ROWS = 1000
 LEFT_OUT = np.array([0, 1, 2, 17, 250, 251, 999])

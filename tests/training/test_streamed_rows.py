@@ -26,8 +26,8 @@ from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.randomness import seeded_weights
 from varjepa.settings import Training
 from varjepa.tables import EncodedTable, TableCodec, read_table
-from varjepa.tables.many_files import TableFiles
 from varjepa.tables.shuffling import ShuffledFiles
+from varjepa.tables.streaming import TableFiles
 from varjepa.training.checkpoints import checkpointing
 from varjepa.training.loop import HeldOutLoss, TrainingResult, train
 from varjepa.training.losses import VarTJepaLoss

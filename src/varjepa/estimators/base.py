@@ -59,7 +59,7 @@ from varjepa.settings import (
 from varjepa.tables import EncodedTable, Scaling, TableCodec
 from varjepa.tables import Kind as ColumnKind
 from varjepa.tables.describe import TableDescription, describe_codec
-from varjepa.tables.many_files import TableFiles
+from varjepa.tables.streaming import TableFiles
 from varjepa.training.checkpoints import Checkpoint, Checkpoints, Record
 from varjepa.training.loop import CollapseReport, train
 from varjepa.training.losses import Loss

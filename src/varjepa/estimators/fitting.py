@@ -33,10 +33,10 @@ from varjepa.settings import Training
 from varjepa.tables import EncodedTable, Kind, Scaling, TableCodec
 from varjepa.tables.columns import MemoryLimits
 from varjepa.tables.describe import TableDescription
-from varjepa.tables.many_files import TableFiles
 from varjepa.tables.messages import TableWarnings, collect_warnings
 from varjepa.tables.reading import are_files
 from varjepa.tables.shuffling import ShuffledFiles
+from varjepa.tables.streaming import TableFiles
 from varjepa.training.loop import (
     FilteredProbe,
     HeldOutLoss,

@@ -18,8 +18,8 @@ from varjepa.errors import InputError
 from varjepa.settings import Run, to_json
 from varjepa.tables import TableCodec
 from varjepa.tables.codec import EncodedTable
-from varjepa.tables.many_files import TableFiles
 from varjepa.tables.messages import listed
+from varjepa.tables.streaming import TableFiles
 from varjepa.training.checkpoints import (
     Checkpoint,
     Checkpoints,

@@ -25,9 +25,8 @@ from varjepa.scale.plan import (
     parts_of,
     read_part,
 )
-from varjepa.tables.many_files import ForwardRows, naming
 from varjepa.tables.messages import TableWarnings, collect_warnings, quoted
-from varjepa.tables.streaming import StreamedTable
+from varjepa.tables.streaming import ForwardRows, StreamedTable, naming
 from varjepa.tables.writing import appending
 
 

@@ -3,9 +3,9 @@
 from varjepa.tables.codec import EncodedTable, TableCodec, infer_schema
 from varjepa.tables.columns import KINDS, Column, Feature, Kind, Marginal, TableSchema
 from varjepa.tables.describe import TableDescription, describe_codec, describe_table
-from varjepa.tables.many_files import TableFiles
 from varjepa.tables.reading import read_table
 from varjepa.tables.scaling import SCALINGS, Scaling
+from varjepa.tables.streaming import TableFiles
 from varjepa.tables.writing import check_extension, write_table
 
 __all__ = [

@@ -38,11 +38,20 @@ from varjepa.tables.columns import (
     fit_part,
     read_parts,
 )
-from varjepa.tables.dates import CALENDAR_PARTS, ELAPSED, Instants, instants_to_arrow
 from varjepa.tables.messages import TableWarnings, collect_warnings, listed, quoted, suggestion
 from varjepa.tables.reading import read_table
 from varjepa.tables.scaling import Scaler, Scaling, check_scaling
-from varjepa.tables.values import PER_SECOND, is_span, refuse_unsupported, type_name, value_type
+from varjepa.tables.values import (
+    CALENDAR_PARTS,
+    ELAPSED,
+    PER_SECOND,
+    Instants,
+    instants_to_arrow,
+    is_span,
+    refuse_unsupported,
+    type_name,
+    value_type,
+)
 
 # --- tables as tensors
 

@@ -27,10 +27,9 @@ from varjepa.tables.columns import (
     NumericFeature,
     TableSchema,
 )
-from varjepa.tables.dates import CALENDAR_PARTS, ELAPSED, NANOSECONDS
 from varjepa.tables.messages import listed
 from varjepa.tables.scaling import SCALINGS, Scaler
-from varjepa.tables.values import parse_type
+from varjepa.tables.values import CALENDAR_PARTS, ELAPSED, NANOSECONDS, parse_type
 
 Check = Callable[[Any, str], Any]
 """Takes a JSON value and where it stands; returns what it means, or raises InputError."""

@@ -149,11 +149,7 @@ def _check_pages(metadata: pa.parquet.FileMetaData, path: Path) -> None:
 
 
 def _block_rows(
-    path: Path,
-    group: pa.parquet.RowGroupMetaData,
-    number: int,
-    columns: Sequence[str],
-    rows: int,
+    path: Path, group: pa.parquet.RowGroupMetaData, number: int, columns: Sequence[str], rows: int
 ) -> int:
     """Rows of this group that decode to at most ``BLOCK_BYTES``, and no more than ``rows``."""
     chunks = {chunk.path_in_schema: chunk for chunk in map(group.column, range(group.num_columns))}

@@ -18,16 +18,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from varjepa.errors import InputError
-from varjepa.tables.dates import CALENDAR_PARTS, as_instants, iso_unit
 from varjepa.tables.messages import quoted, suggestion
 from varjepa.tables.scaling import Scaler, Scaling
 from varjepa.tables.values import (
+    CALENDAR_PARTS,
+    as_instants,
     as_numbers,
     as_text,
     drop_zero_decimals,
     is_instant,
     is_plain_number,
     is_text,
+    iso_unit,
     parse_numbers,
     refuse_unsupported,
     value_type,

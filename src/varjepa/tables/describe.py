@@ -16,10 +16,9 @@ import pyarrow as pa
 
 from varjepa.tables.codec import TableCodec, restore_instants, restore_numbers
 from varjepa.tables.columns import VALUE, CategoricalFeature, Column, Kind, NumericFeature
-from varjepa.tables.dates import ELAPSED, Instants
 from varjepa.tables.messages import collect_warnings, joined, quoted, shortened
 from varjepa.tables.reading import read_table
-from varjepa.tables.values import as_numbers, is_span, value_type
+from varjepa.tables.values import ELAPSED, Instants, as_numbers, is_span, value_type
 
 WIDTH = 80
 """Letters of a line at most."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from varjepa.randomness import generator_for
 from varjepa.tables.columnar_files import group_rows
-from varjepa.tables.many_files import ForwardRows, TableFiles, naming, refuse_changed
+from varjepa.tables.streaming import ForwardRows, TableFiles, naming, refuse_changed
 from varjepa.tables.table_files import explained
 
 STRETCH = 1 << 13

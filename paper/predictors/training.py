@@ -115,16 +115,6 @@ class Labelled:
         return len(self.index)
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingLog:
-    """What early stopping saw. A seed that stopped goes on unheard, so only its part counts."""
-
-    validation_loss: Tensor  # (epochs, R)
-    best_epoch: Tensor  # (R,) counted from 0; −1 where no validation loss was finite
-    best_loss: Tensor  # (R,)
-    epochs: Tensor  # (R,) epochs until the seed stopped
-
-
 class SeedStack(nn.Module):
     """An adapter and a predictor's body for R seeds.
 
@@ -150,7 +140,7 @@ def train_stack(
     validation: Labelled | None,
     settings: TrainingSettings,
     graphs: bool = False,
-) -> TrainingLog:
+) -> Stopping:
     """Train until every seed has stopped, and leave each with the weights of its best epoch.
 
     Without validation rows every seed trains all epochs and keeps its last weights. With
@@ -186,7 +176,7 @@ def train_stack(
                 break
     if validation is not None:
         stopping.restore()
-    return stopping.log(settings.epochs)
+    return stopping
 
 
 @torch.no_grad()
@@ -233,7 +223,7 @@ class Stopping:
         self.state = [*network.parameters(), *network.buffers()]
         self.best = [part.detach().clone() for part in self.state]
         self.best_loss = torch.full((runs,), torch.inf)
-        self.best_epoch = torch.full((runs,), -1)
+        self.best_epoch = torch.full((runs,), -1)  # where no validation loss was finite
         self.stopped_after = torch.zeros(runs, dtype=torch.long)
         self.losses: list[Tensor] = []
 
@@ -259,10 +249,9 @@ class Stopping:
         for best, part in zip(self.best, self.state, strict=True):
             part.copy_(best)
 
-    def log(self, epochs: int) -> TrainingLog:
-        losses = torch.stack(self.losses) if self.losses else torch.empty(0, len(self.best_loss))
-        ran = self.stopped_after.where(self.stopped_after > 0, torch.tensor(epochs))
-        return TrainingLog(losses, self.best_epoch, self.best_loss, ran)
+    def epochs(self, most: int) -> Tensor:
+        """Epochs until each seed stopped; a seed that stopped goes on unheard.  # (R,)"""
+        return self.stopped_after.where(self.stopped_after > 0, torch.tensor(most))
 
 
 @torch.no_grad()
@@ -495,8 +484,8 @@ class SeedModels:
     """networks of all seeds, in groups; empty for trees"""
     booster: Any
     """trees, the same for every seed; None for networks"""
-    logs: tuple[TrainingLog, ...]
-    """one for each stack"""
+    logs: tuple[Stopping, ...]
+    """what early stopping saw, one for each stack"""
 
     def predict(self, inputs: Inputs, index: Index) -> Floats:
         """Probabilities of some rows.  # (R, n, classes)"""

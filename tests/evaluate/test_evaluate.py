@@ -90,25 +90,25 @@ def printed(wine_run: tuple[Path, Path, list[object]]) -> str:
 def test_classes_start_to_finish(wine_run: tuple[Path, Path, list[object]], printed: str) -> None:
     for words in ("3 classes", "Accuracy", "Gain over raw", "Selective accuracy", "Few labels"):
         assert words in printed
-    found = json.loads((wine_run[1] / "evaluate.json").read_text(encoding="utf-8"))
-    assert found["target"]["classes"] == sorted(HOSTILE)
-    assert found["rows"] == {"train": 124, "validation": 18, "test": 36}
-    cells = [(c["representation"], c["predictor"]) for c in found["cells"]]
+    results = json.loads((wine_run[1] / "evaluate.json").read_text(encoding="utf-8"))
+    assert results["target"]["classes"] == sorted(HOSTILE)
+    assert results["rows"] == {"train": 124, "validation": 18, "test": 36}
+    cells = [(c["representation"], c["predictor"]) for c in results["cells"]]
     assert len(set(cells)) == 10
     assert {("raw", "xgboost"), ("var_t_jepa", "mlp")} <= set(cells)
-    keys = {(f["score"], f["coverage"], f["run"]) for f in found["figures"]}
+    keys = {(f["score"], f["coverage"], f["run"]) for f in results["figures"]}
     scores = {*KINDS, "confidence", "combined"}
     assert keys == {(s, c, r) for s in scores for c in (1.0, 0.9, 0.8, 0.5) for r in (0, 1)}
-    assert len(found["figures"]) == 10 * len(keys)
-    assert all(0 <= f[m] <= 1 for f in found["figures"] for m in ("accuracy", "f1_macro"))
-    assert {p["labels"] for p in found["low_labels"]} == {50, 100}
-    names = {p["representation"] for p in found["low_labels"]}
+    assert len(results["figures"]) == 10 * len(keys)
+    assert all(0 <= f[m] <= 1 for f in results["figures"] for m in ("accuracy", "f1_macro"))
+    assert {p["labels"] for p in results["low_labels"]} == {50, 100}
+    names = {p["representation"] for p in results["low_labels"]}
     assert names == {"raw", "var_t_jepa", "raw+var_t_jepa"}
-    assert {"TJEPA", "VarTJEPA"} == found["models"].keys()
-    assert found["environment"]["torch"]
-    assert found["settings"]["seed"] == 0
-    raw = [f for f in found["figures"] if f["representation"] == "raw" and f["coverage"] == 1]
-    assert max(f["accuracy"] for f in raw) > found["constant_guess"] + 0.2
+    assert {"TJEPA", "VarTJEPA"} == results["models"].keys()
+    assert results["environment"]["torch"]
+    assert results["settings"]["seed"] == 0
+    raw = [f for f in results["figures"] if f["representation"] == "raw" and f["coverage"] == 1]
+    assert max(f["accuracy"] for f in raw) > results["constant_guess"] + 0.2
 
 
 def test_the_page_holds_names_as_text_and_loads_nothing(
@@ -158,26 +158,26 @@ def test_numbers_start_to_finish(tmp_path: Path, capsys: Captured) -> None:
     command += ["--representations", "raw", "pca", "var_t_jepa"]
     assert run(*command) == 0
     assert "regression" in capsys.readouterr().out
-    found = json.loads((tmp_path / "out" / "evaluate.json").read_text(encoding="utf-8"))
-    assert found["target"]["task"] == "regression"
-    assert {f["score"] for f in found["figures"]} == {*KINDS, "disagreement"}
-    raw = [f for f in found["figures"] if f["representation"] == "raw" and f["coverage"] == 1]
-    assert all(40 < f["rmse"] < found["constant_guess"] and 0.1 < f["r2"] < 0.8 for f in raw)
+    results = json.loads((tmp_path / "out" / "evaluate.json").read_text(encoding="utf-8"))
+    assert results["target"]["task"] == "regression"
+    assert {f["score"] for f in results["figures"]} == {*KINDS, "disagreement"}
+    raw = [f for f in results["figures"] if f["representation"] == "raw" and f["coverage"] == 1]
+    assert all(40 < f["rmse"] < results["constant_guess"] and 0.1 < f["r2"] < 0.8 for f in raw)
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert {"RMSE", "R²", "Selective RMSE"} <= set(Reader(page).text)
 
 
 def test_figures_are_those_of_scikit_learn(tmp_path: Path) -> None:
     table = read_table(wine())
-    found = run_evaluation(table, "wine", tmp_path, quick("<b>kind"))
-    truth = found.target.values[found.split.test]
-    for cell in found.cells:
+    results = run_evaluation(table, "wine", tmp_path, quick("<b>kind"))
+    truth = results.target.values[results.split.test]
+    for cell in results.cells:
         for run_number, guess in enumerate(cell.guesses(cell.test)):
-            full = one(found, cell.representation, run_number, "confidence", 1.0)
+            full = one(results, cell.representation, run_number, "confidence", 1.0)
             assert full["accuracy"] == pytest.approx(accuracy_score(truth, guess))
             assert full["f1_macro"] == pytest.approx(f1_score(truth, guess, average="macro"))
             sure = np.argsort(-cell.test[run_number].max(-1))[:18]
-            half = one(found, cell.representation, run_number, "confidence", 0.5)
+            half = one(results, cell.representation, run_number, "confidence", 0.5)
             assert half["accuracy"] == pytest.approx(accuracy_score(truth[sure], guess[sure]))
     settings = quick("color_intensity", representations=("raw",), predictors=("mlp",))
     numbers = run_evaluation(table, "wine", tmp_path / "numbers", settings)
@@ -188,9 +188,9 @@ def test_figures_are_those_of_scikit_learn(tmp_path: Path) -> None:
         assert values["r2"] == pytest.approx(r2_score(truth, guess), rel=1e-4)
 
 
-def one(found: Evaluation, representation: str, run: int, score: str, coverage: float) -> Any:
+def one(results: Evaluation, representation: str, run: int, score: str, coverage: float) -> Any:
     place = {"representation": representation, "run": run, "score": score, "coverage": coverage}
-    rows = [row for row in found.results["figures"] if place.items() <= row.items()]
+    rows = [row for row in results.results["figures"] if place.items() <= row.items()]
     assert len(rows) == 1
     return rows[0]
 
@@ -223,12 +223,12 @@ def test_a_class_of_test_rows_only_counts_as_errors(tmp_path: Path) -> None:
     test = split_rows(len(frame), 0).test
     frame.iloc[test[:3], frame.columns.get_loc("kind")] = "never seen"
     with pytest.warns(UserWarning, match="3 of 36 test rows"):
-        found = run_evaluation(
+        results = run_evaluation(
             read_table(frame), "wine", tmp_path, quick("kind", representations=("raw",))
         )
-    (cell,) = found.cells
+    (cell,) = results.cells
     assert cell.classes is not None and len(cell.classes) == 3
-    assert (cell.guesses(cell.test)[:, :3] != found.target.values[test[:3]]).all()
+    assert (cell.guesses(cell.test)[:, :3] != results.target.values[test[:3]]).all()
 
 
 def test_rows_without_a_target_are_left_out_or_only_represented(tmp_path: Path) -> None:
@@ -246,14 +246,14 @@ def test_rows_without_a_target_are_left_out_or_only_represented(tmp_path: Path) 
         patch.setattr(VarTJEPA, "fit", spy)
         for number, transductive in enumerate((False, True)):
             with pytest.warns(UserWarning, match="missing in 10 rows"):
-                found = run_evaluation(
+                results = run_evaluation(
                     read_table(frame),
                     "wine",
                     tmp_path / str(number),
                     quick("kind", transductive=transductive),
                 )
-            assert len(found.target.values) == len(frame) - 10
-    assert seen == [len(found.split.train), len(frame)]
+            assert len(results.target.values) == len(frame) - 10
+    assert seen == [len(results.split.train), len(frame)]
 
 
 def test_more_runs_and_predictors_go_on_from_what_is_there(

@@ -132,9 +132,9 @@ def test_the_low_label_curve_learns_a_linear_rule(
         (name, size) for name in names for size in (50, 100, 200)
     ]
     by_name = {name: [p for p in points if p["representation"] == name] for name in names}
-    for found in by_name.values():
-        assert all(p["standard_error"] >= 0 for p in found)
-        first, *_, last = (p["mean"] for p in found)
+    for rows in by_name.values():
+        assert all(p["standard_error"] >= 0 for p in rows)
+        first, *_, last = (p["mean"] for p in rows)
         if classes:
             assert first < last
             assert last > 0.8

@@ -56,6 +56,8 @@ from varjepa.tables import EncodedTable, Kind, TableCodec, infer_schema
 from varjepa.tables.messages import quoted
 from varjepa.version import __version__
 
+Say = Callable[[str], None]
+
 REPRESENTATIONS = {
     "raw": "raw",
     "pca": "PCA of raw",
@@ -151,7 +153,7 @@ def run_evaluation(
     name: str,
     folder: Path,
     settings: EvaluateSettings,
-    say: Callable[[str], None] = lambda line: None,
+    say: Say = lambda line: None,
     verbose: bool = False,
 ) -> Evaluation:
     """Compare, or continue a comparison, and write ``evaluate.json``."""
@@ -178,10 +180,10 @@ def run_evaluation(
         say("fitting T-JEPA and Var-T-JEPA takes longest; fewer --epochs or --rows make it shorter")
     with study_folder(folder):
         parts = FinishedParts(folder / "parts", table, settings)
-        inputs, latent, models = represent(features, target, split, settings, parts, verbose)
-        for model, record in models.items():
-            say(f"{model}: {record['epochs']} epochs in {record['seconds']:.0f} s")
-        cells = fit_cells(inputs, target, split, settings, parts, say)
+        comparison = Comparison(features, target, split, settings, parts, say, verbose)
+        inputs = comparison.represent()
+        latent, models = comparison.latent, comparison.models
+        cells = comparison.predict(inputs)
         # the embedding alone where it is among those compared
         first = next((name for name in NEED_VAR_T_JEPA if name in inputs), next(iter(inputs)))
         candidates = [cell for cell in cells if cell.representation == first]
@@ -258,7 +260,7 @@ class FinishedParts:
             raise InputError(f"{path} is damaged; delete {self.folder} and start again") from error
 
 
-# --- Representations
+# --- Representations and predictors
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,88 +275,6 @@ class Blocks:
     def balanced(self, index: Index) -> Floats:
         """For the linear models on few labels."""
         return balance_blocks([np.nan_to_num(part[index]) for part in self.parts])
-
-
-def represent(
-    features: pa.Table,
-    target: Target,
-    split: Split,
-    settings: EvaluateSettings,
-    parts: FinishedParts,
-    verbose: bool,
-) -> tuple[dict[str, Blocks], dict[str, Floats], dict[str, Row]]:
-    """Every representation of the labelled rows, the latent uncertainties of these rows, and how
-    the models were fitted.
-    """
-    wanted = settings.representations
-    labelled = features.take(target.known) if target.missing else features
-    fit_rows = features if settings.transductive else labelled.take(split.train)
-    y = target.values[split.train] if settings.labels_pick_checkpoint else None
-    codec = TableCodec.fit(fit_rows, dict(settings.kinds), max_levels=VarTJEPA().max_levels)
-    encoded = codec.encode(labelled)
-    models: dict[str, Row] = {}
-    latent: dict[str, Floats] = {}
-
-    def embed(estimator: type[TJEPA | VarTJEPA]) -> NDArray[np.float32]:
-        name = estimator.__name__
-        if not parts.models.has(model=name):
-            fit_model(estimator, settings, fit_rows, y, labelled, parts, verbose)
-        (models[name],) = (row for row in parts.models.rows if row["model"] == name)
-        model = estimator.load(parts.folder / name).set_params(device=settings.device)
-        flat = model.embed(labelled).mean.reshape(labelled.num_rows, -1)  # (n, D · d)
-        scaled: NDArray[np.float32] = StandardScaler().fit(flat[split.train]).transform(flat)
-        return scaled
-
-    with warnings.catch_warnings():  # of odd cells the codec has warned already
-        warnings.filterwarnings("ignore", message="treated as missing")
-        raw, components = encode_columns(codec.encode(fit_rows), encoded)
-        found = {"raw": Blocks((raw,)), "pca": Blocks((components,))}
-        if "t_jepa" in wanted:
-            found["t_jepa"] = Blocks((embed(TJEPA),))
-        if set(NEED_VAR_T_JEPA) & set(wanted):
-            embedding = embed(VarTJEPA)
-            found["var_t_jepa"] = Blocks((embedding,))
-            found["raw+var_t_jepa"] = Blocks((raw, embedding))
-            arrays = parts.read("uncertainties")
-            latent = {kind: arrays[kind].astype(np.float64) for kind in KINDS}
-    return {name: found[name] for name in wanted}, latent, models
-
-
-def fit_model(
-    estimator: type[TJEPA | VarTJEPA],
-    settings: EvaluateSettings,
-    fit_rows: pa.Table,
-    y: NDArray[Any] | None,
-    labelled: pa.Table,
-    parts: FinishedParts,
-    verbose: bool,
-) -> None:
-    """Fit and save, with the uncertainties of all rows; the row that says so is written last."""
-    model = estimator(
-        training=Training(epochs="auto" if settings.epochs is None else settings.epochs),
-        column_kinds=dict(settings.kinds) or None,
-        device=settings.device,
-        random_state=settings.seed,
-        verbose=int(verbose),
-    )
-    start = time.perf_counter()
-    model.fit(fit_rows, y)
-    seconds = time.perf_counter() - start
-    model.save(parts.folder / estimator.__name__)
-    if isinstance(model, VarTJEPA):
-        latent = model.uncertainties(labelled)  # one of every kind, e.g. "nll mean"
-        parts.write("uncertainties", {name.split()[0]: score for name, score in latent.items()})
-    row = {
-        "model": estimator.__name__,
-        "seconds": seconds,
-        "epochs": len(model.history_),
-        "best_epoch": model.best_epoch_,
-        "selected_by": model.selected_by_,
-        "active_units": model.collapse_.active_units,
-        "d": model.embed(labelled.slice(0, 1)).mean.shape[-1],
-        "history": model.history_,
-    }
-    parts.models.add([row])
 
 
 def encode_columns(
@@ -389,60 +309,140 @@ def encode_columns(
     return raw, pca.transform(np.nan_to_num(raw)).astype(np.float32)
 
 
-# --- Predictors
+class Comparison:
+    """Representations of the same rows, and predictors on each."""
 
+    def __init__(
+        self,
+        features: pa.Table,
+        target: Target,
+        split: Split,
+        settings: EvaluateSettings,
+        parts: FinishedParts,
+        say: Say,
+        verbose: bool,
+    ) -> None:
+        self.target, self.split, self.settings, self.parts = target, split, settings, parts
+        self.say, self.verbose = say, verbose
+        self.labelled = features.take(target.known) if target.missing else features
+        self.fit_rows = features if settings.transductive else self.labelled.take(split.train)
+        self.models: dict[str, Row] = {}
+        """how T-JEPA and Var-T-JEPA were fitted, with the history"""
+        self.latent: dict[str, Floats] = {}
+        """latent uncertainties of the labelled rows"""
 
-def fit_cells(
-    inputs: Mapping[str, Blocks],
-    target: Target,
-    split: Split,
-    settings: EvaluateSettings,
-    parts: FinishedParts,
-    say: Callable[[str], None],
-) -> list[Cell]:
-    """Train every predictor on every representation where it has not been done."""
-    labels = hide_test_labels(target, split)
-    seeds = [settings.seed + run for run in range(settings.runs)]
+    def represent(self) -> dict[str, Blocks]:
+        """Every representation of the labelled rows."""
+        wanted, kinds = self.settings.representations, dict(self.settings.kinds)
+        codec = TableCodec.fit(self.fit_rows, kinds, max_levels=VarTJEPA().max_levels)
+        encoded = codec.encode(self.labelled)
+        with warnings.catch_warnings():  # of odd cells the codec has warned already
+            warnings.filterwarnings("ignore", message="treated as missing")
+            raw, components = encode_columns(codec.encode(self.fit_rows), encoded)
+            blocks = {"raw": Blocks((raw,)), "pca": Blocks((components,))}
+            if "t_jepa" in wanted:
+                blocks["t_jepa"] = Blocks((self.embed(TJEPA),))
+            if set(NEED_VAR_T_JEPA) & set(wanted):
+                embedding = self.embed(VarTJEPA)
+                blocks["var_t_jepa"] = Blocks((embedding,))
+                blocks["raw+var_t_jepa"] = Blocks((raw, embedding))
+                arrays = self.parts.read("uncertainties")
+                self.latent = {kind: arrays[kind].astype(np.float64) for kind in KINDS}
+        return {name: blocks[name] for name in wanted}
 
-    def compute(job: Job, seeds: list[int]) -> list[Row]:
-        blocks, predictor = inputs[job.about["representation"]], job.about["predictor"]
-        train, validation, test = (
-            (blocks.rows(rows), labels[rows])
-            for rows in (split.train, split.validation, split.test)
+    def embed(self, estimator: type[TJEPA | VarTJEPA]) -> NDArray[np.float32]:
+        """Standardised embeddings, of a model that is fitted where there is none.  # (n, D · d)"""
+        name = estimator.__name__
+        if not self.parts.models.has(model=name):
+            self.fit_model(estimator)
+        (record,) = (row for row in self.parts.models.rows if row["model"] == name)
+        self.models[name] = record
+        self.say(f"{name}: {record['epochs']} epochs in {record['seconds']:.0f} s")
+        model = estimator.load(self.parts.folder / name).set_params(device=self.settings.device)
+        flat = model.embed(self.labelled).mean.reshape(self.labelled.num_rows, -1)
+        scaler = StandardScaler().fit(flat[self.split.train])
+        scaled: NDArray[np.float32] = scaler.transform(flat)
+        return scaled
+
+    def fit_model(self, estimator: type[TJEPA | VarTJEPA]) -> None:
+        """Fit and save, with the uncertainties of all rows; the row that says so comes last."""
+        settings, parts = self.settings, self.parts
+        model = estimator(
+            training=Training(epochs="auto" if settings.epochs is None else settings.epochs),
+            column_kinds=dict(settings.kinds) or None,
+            device=settings.device,
+            random_state=settings.seed,
+            verbose=int(self.verbose),
         )
-        rows = []
-        for seed in seeds:
-            start = time.perf_counter()
-            fitted = fit_predictor(predictor, target.task, train, validation, seed)
-            arrays = {"validation": fitted.predict(validation[0]), "test": fitted.predict(test[0])}
-            if fitted.classes is not None:
-                arrays["classes"] = fitted.classes
-            parts.write(part_name(job, seed), arrays)
-            rows.append({"seed": seed, "seconds": time.perf_counter() - start})
-        seconds = sum(row["seconds"] for row in rows)
-        say(f"{REPRESENTATIONS[job.about['representation']]}, {predictor}: {seconds:.0f} s")
-        return rows
+        start = time.perf_counter()
+        has_labels = settings.labels_pick_checkpoint
+        model.fit(self.fit_rows, self.target.values[self.split.train] if has_labels else None)
+        seconds = time.perf_counter() - start
+        model.save(parts.folder / estimator.__name__)
+        if isinstance(model, VarTJEPA):
+            latent = model.uncertainties(self.labelled)  # one of every kind, e.g. "nll mean"
+            parts.write("uncertainties", {name.split()[0]: u for name, u in latent.items()})
+        row = {
+            "model": estimator.__name__,
+            "seconds": seconds,
+            "epochs": len(model.history_),
+            "best_epoch": model.best_epoch_,
+            "selected_by": model.selected_by_,
+            "active_units": model.collapse_.active_units,
+            "d": model.embed(self.labelled.slice(0, 1)).mean.shape[-1],
+            "history": model.history_,
+        }
+        parts.models.add([row])
 
-    def read_cell(job: Job) -> Cell:
-        """A predictor without randomness has one training for all runs."""
-        arrays = [parts.read(part_name(job, seed)) for seed in job.seeds]
-        arrays *= settings.runs // len(arrays)
+    def predict(self, inputs: Mapping[str, Blocks]) -> list[Cell]:
+        """Train every predictor on every representation where it has not been done."""
+        seeds = [self.settings.seed + run for run in range(self.settings.runs)]
+        labels = hide_test_labels(self.target, self.split)
+        jobs = [
+            Job(
+                {"representation": representation, "predictor": predictor},
+                seeds if PREDICTORS[predictor].is_random else seeds[:1],
+            )
+            for representation in inputs
+            for predictor in self.settings.predictors
+        ]
+
+        def compute(job: Job, seeds: list[int]) -> list[Row]:
+            blocks, predictor = inputs[job.about["representation"]], job.about["predictor"]
+            train, validation = (
+                (blocks.rows(rows), labels[rows])
+                for rows in (self.split.train, self.split.validation)
+            )
+            rows = []
+            for seed in seeds:
+                start = time.perf_counter()
+                fitted = fit_predictor(predictor, self.target.task, train, validation, seed)
+                arrays = {
+                    "validation": fitted.predict(validation[0]),
+                    "test": fitted.predict(blocks.rows(self.split.test)),
+                }
+                if fitted.classes is not None:
+                    arrays["classes"] = fitted.classes
+                self.parts.write(_part_name(job, seed), arrays)
+                rows.append({"seed": seed, "seconds": time.perf_counter() - start})
+            seconds = sum(row["seconds"] for row in rows)
+            name = REPRESENTATIONS[job.about["representation"]]
+            self.say(f"{name}, {predictor}: {seconds:.0f} s")
+            return rows
+
+        run_jobs(self.parts.cells, jobs, compute)
+        return [self.read_cell(job) for job in jobs]
+
+    def read_cell(self, job: Job) -> Cell:
+        """The predictions; a predictor without randomness has one training for all runs."""
+        arrays = [self.parts.read(_part_name(job, seed)) for seed in job.seeds]
+        arrays *= self.settings.runs // len(arrays)
         validation, test = (np.stack([a[part] for a in arrays]) for part in ("validation", "test"))
-        mine = [row for row in parts.cells.rows if job.about.items() <= row.items()]
+        mine = [row for row in self.parts.cells.rows if job.about.items() <= row.items()]
         seconds = sum(row["seconds"] for row in mine if row["seed"] in job.seeds)
         place = (job.about["representation"], job.about["predictor"])
         return Cell(*place, validation, test, arrays[0].get("classes"), seconds)
 
-    def part_name(job: Job, seed: int) -> str:
-        return f"{job.about['representation']}-{job.about['predictor']}-{seed}"
 
-    jobs = [
-        Job(
-            {"representation": representation, "predictor": predictor},
-            seeds if PREDICTORS[predictor].is_random else seeds[:1],
-        )
-        for representation in inputs
-        for predictor in settings.predictors
-    ]
-    run_jobs(parts.cells, jobs, compute)
-    return [read_cell(job) for job in jobs]
+def _part_name(job: Job, seed: int) -> str:
+    return f"{job.about['representation']}-{job.about['predictor']}-{seed}"

@@ -99,17 +99,19 @@ def uncertainties(
     cell: Cell, run: int, latent: Latent, truth: NDArray[Any], split: Split
 ) -> dict[str, Floats]:
     """Every uncertainty of the test rows; what has to be learnt is learnt on validation rows."""
-    found = {kind: score[split.test] for kind, score in latent.items()}
+    results = {kind: score[split.test] for kind, score in latent.items()}
     if cell.classes is None:
         spread = cell.test.astype(np.float64).std(0)
-        return found | ({DISAGREEMENT: spread} if spread.any() else {})
-    found[CONFIDENCE] = one_minus_msp(cell.test[run])
+        return results | ({DISAGREEMENT: spread} if spread.any() else {})
+    results[CONFIDENCE] = one_minus_msp(cell.test[run])
     if latent:
         on_validation = [score[split.validation] for score in latent.values()]
         parts = np.stack([*on_validation, one_minus_msp(cell.validation[run])], axis=1)
         wrong = cell.losses(cell.validation, truth[split.validation])[run]
-        found[COMBINED] = fit_combined_score(parts, wrong)(np.stack(list(found.values()), axis=1))
-    return found
+        results[COMBINED] = fit_combined_score(parts, wrong)(
+            np.stack(list(results.values()), axis=1)
+        )
+    return results
 
 
 def score_cell(cell: Cell, latent: Latent, truth: NDArray[Any], split: Split) -> list[Row]:
@@ -132,8 +134,8 @@ def _figures(
 ) -> dict[str, float]:
     """Accuracy and F1, or RMSE and R², on the rows answered."""
     if cell.classes is not None:
-        found = asdict(classification_at(truth, guess, uncertainty, coverage))
-        return {name: value for name, value in found.items() if name != "coverage"}
+        results = asdict(classification_at(truth, guess, uncertainty, coverage))
+        return {name: value for name, value in results.items() if name != "coverage"}
     weights = kept_weights(uncertainty, coverage)
     square = np.average((truth - guess) ** 2, weights=weights)
     answered = weights > 0
@@ -173,18 +175,18 @@ def score_cells(
 ) -> dict[str, list[Row]]:
     """Every cell's validation loss, its figures on test rows, and its gain over raw features."""
     truth = target.values
-    found: dict[str, list[Row]] = {"cells": [], "figures": [], "gains_over_raw": []}
+    results: dict[str, list[Row]] = {"cells": [], "figures": [], "gains_over_raw": []}
     raw = {cell.predictor: cell for cell in cells if cell.representation == "raw"}
     for cell in cells:
         place = {"representation": cell.representation, "predictor": cell.predictor}
         loss = float(cell.losses(cell.validation, truth[split.validation]).mean())
         about = {"validation_loss": loss, "seconds": round(cell.seconds, 2)}
-        found["cells"].append({**place, **about})
-        found["figures"] += [{**place, **row} for row in score_cell(cell, latent, truth, split)]
+        results["cells"].append({**place, **about})
+        results["figures"] += [{**place, **row} for row in score_cell(cell, latent, truth, split)]
         if cell.representation != "raw" and cell.predictor in raw:
             gain, error = paired_difference(cell, raw[cell.predictor], truth[split.test])
-            found["gains_over_raw"].append({**place, "gain": gain, "standard_error": error})
-    return found
+            results["gains_over_raw"].append({**place, "gain": gain, "standard_error": error})
+    return results
 
 
 def paired_difference(cell: Cell, other: Cell, truth: NDArray[Any]) -> tuple[float, float]:

@@ -108,15 +108,15 @@ def read_target(table: pa.Table, name: str, task: TaskChoice) -> Target:
         values, is_known = numbers.values.astype(np.float64), numbers.valid
     known = np.flatnonzero(is_known)
     missing = len(data) - len(known)
-    found = Target(name, chosen, values[known], known, classes, missing)
-    _check_target(found)
+    target = Target(name, chosen, values[known], known, classes, missing)
+    _check_target(target)
     if missing:
         warnings.warn(
             f"--target {quoted(name)} is missing in {missing:,} rows, which are neither trained "
             "nor tested on",
             stacklevel=2,
         )
-    return found
+    return target
 
 
 def _task_of(column: Column, data: pa.ChunkedArray) -> Task:

@@ -214,14 +214,14 @@ class EvaluationTables:
         place = ("raw", shown.predictor)
         raw = [c for c in self.e.cells if (c.representation, c.predictor) == place and c != shown]
         note = f"raw features {mean(raw[0])}" if raw else ""
-        found = [Headline(f"{title}: {self.shown}", mean(shown), note)]
+        headlines = [Headline(f"{title}: {self.shown}", mean(shown), note)]
         chosen = self.results["chosen_on_validation"]["score"]
         if chosen:
             note = f"by {chosen}"
             if self.is_classes:
                 note += f"; {mean(shown, CONFIDENCE, lowest)} by the classifier's confidence"
             label = f"{title} at coverage {lowest:.0%}"
-            found.append(Headline(label, mean(shown, chosen, lowest), note))
+            headlines.append(Headline(label, mean(shown, chosen, lowest), note))
         points = self.results["low_labels"]
         if points:
             *others, last = [
@@ -230,9 +230,9 @@ class EvaluationTables:
                 if p["labels"] == points[0]["labels"]
             ]
             label = f"{title} from {points[0]['labels']} labels: {last[0]}"
-            found.append(Headline(label, last[1], ", ".join(map(" ".join, others))))
+            headlines.append(Headline(label, last[1], ", ".join(map(" ".join, others))))
         seconds = f"{self.results['seconds']:.0f} s"
-        return [*found, Headline("whole evaluation", seconds, "cached parts not counted")]
+        return [*headlines, Headline("whole evaluation", seconds, "cached parts not counted")]
 
 
 # --- The page

@@ -39,8 +39,8 @@ def tokens_in_a_plane(n: int, columns: int, width: int, rank: int) -> torch.Tens
 
 def test_distances_stay_where_all_directions_are_kept() -> None:
     tokens = tokens_in_a_plane(BLOCK + 40, 3, 24, rank=2)
-    found = TokenComponents.fit(tokens, torch.arange(len(tokens)))
-    values = found.transform(tokens)
+    components = TokenComponents.fit(tokens, torch.arange(len(tokens)))
+    values = components.transform(tokens)
     assert values.shape == (BLOCK + 40, 3 * MOST)
     before, after = (torch.cdist(x.double(), x.double()) for x in (tokens.flatten(1), values))
     torch.testing.assert_close(after, before, atol=1e-3, rtol=1e-4)
@@ -106,9 +106,9 @@ def test_of_all_columns_together() -> None:
 @pytest.mark.parametrize(("rows", "kept"), [(500, 6), (4, 3)])  # 3 columns × 2; 4 rows span 3
 def test_no_more_than_there_are_directions(rows: int, kept: int, precision: torch.dtype) -> None:
     tokens = tokens_in_a_plane(500, 3, 24, rank=2).to(precision)
-    found = PrincipalComponents.fit(tokens, torch.arange(rows))
-    assert found.transform(tokens).shape == (500, kept)
-    assert found.transform(tokens).isfinite().all()
+    components = PrincipalComponents.fit(tokens, torch.arange(rows))
+    assert components.transform(tokens).shape == (500, kept)
+    assert components.transform(tokens).isfinite().all()
 
 
 def test_constant_tokens_are_one_column_that_says_nothing() -> None:

@@ -50,24 +50,24 @@ def mixed_inputs(rows: int = 110) -> tuple[Inputs, np.ndarray, Split]:
 def all_predictions() -> dict[str, Any]:
     """Name → predictions of all seeds."""
     inputs, y, split = mixed_inputs()
-    found: dict[str, Any] = {}
+    predictions: dict[str, Any] = {}
     for name, adapters in ADAPTERS.items():
         raw = Inputs(raw=inputs.raw)
         options = FitOptions(training=BRIEF, at_once=2)
-        found[f"{name}/raw"] = fit_seeds(name, raw, y, split, [0, 5], options).values
+        predictions[f"{name}/raw"] = fit_seeds(name, raw, y, split, [0, 5], options).values
         for adapter in adapters:
             options = FitOptions(adapter=adapter, training=BRIEF, at_once=2)
             result = fit_seeds(name, inputs, y, split, [0, 5], options)
-            found[f"{name}/{adapter}"] = result.values
-            found[f"{name}/{adapter}/best_epoch"] = result.best_epoch
+            predictions[f"{name}/{adapter}"] = result.values
+            predictions[f"{name}/{adapter}/best_epoch"] = result.best_epoch
     options = FitOptions(training=BRIEF, at_once=2)
     rows = np.arange(70)
     models = fit_models(
         "mlp", LabelledInputs(inputs, rows, y[:70]), None, np.arange(3), [0, 5],
         options,
     )  # fmt: skip
-    found["mlp/dropout"] = models.predict_with_dropout(inputs, 3, rows)
-    return found
+    predictions["mlp/dropout"] = models.predict_with_dropout(inputs, 3, rows)
+    return predictions
 
 
 def digests() -> dict[str, dict[str, Any]]:

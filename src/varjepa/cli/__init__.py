@@ -16,17 +16,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for name, command, kind in (
-    ("demo", demo.demo, None),
-    ("describe", describe.describe, None),
-    ("fit", fit.fit, None),
-    ("embed", embed.embed, shell.ListCommand),
-    ("impute", impute.impute, None),
-    ("sample", sample.sample, None),
-    ("score", score.score, shell.ListCommand),
-    ("evaluate", evaluate.evaluate, shell.ListCommand),
-):
-    app.command(name, cls=kind)(command)
+for module in (demo, describe, fit, embed, impute, sample, score, evaluate):
+    name = module.__name__.rpartition(".")[2]
+    takes_lists = name in ("embed", "score", "evaluate")
+    app.command(cls=shell.ListCommand if takes_lists else None)(getattr(module, name))
 
 
 @app.callback(invoke_without_command=True)

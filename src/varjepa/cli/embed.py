@@ -64,14 +64,8 @@ def embed(
         check_extension(out)
     compute = this_process if engine == "local" else ray_engine(address)
     kind, aggregate = options.parse_measure(uncertainty)
-    embedder = Embedder(
-        str(model),
-        per_column,
-        tuple(dict.fromkeys(keep or ())),
-        device,
-        kind,
-        aggregate if "-" in uncertainty else None,
-    )
+    columns, asked = tuple(dict.fromkeys(keep or ())), aggregate if "-" in uncertainty else None
+    embedder = Embedder(str(model), per_column, columns, device, kind, asked)
     embedder.open()
     tables = find_tables(table, apart_from=None if is_file else out)
     with progress() as show:

@@ -66,22 +66,18 @@ TERMINATED = 143  # and after SIGTERM
 console = PlainConsole()
 
 
-class TakesLists:
+class ListCommand(TyperCommand):
     """Lets a repeatable option take several values at once: ``--variants A G``."""
 
-    params: list[Any]
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _spread(self.params, args))
+
+
+class ListGroup(TyperGroup):
+    """The same for a group that does something by itself."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        parsed: list[str] = super().parse_args(ctx, _spread(self.params, args))  # type: ignore[misc]
-        return parsed
-
-
-class ListCommand(TakesLists, TyperCommand):
-    """A command with such options."""
-
-
-class ListGroup(TakesLists, TyperGroup):
-    """A group with such options, which does something by itself."""
+        return super().parse_args(ctx, _spread(self.params, args))
 
 
 def _spread(params: list[Any], args: list[str]) -> list[str]:
@@ -116,19 +112,14 @@ def _exit_code(app: typer.Typer, arguments: list[str] | None) -> int:
             code = app(args=arguments, standalone_mode=False)
         if code == INTERRUPTED:  # some versions of Typer turn Ctrl-C into this code themselves
             complain("interrupted")
-    except InputError as error:
-        code = complain(str(error))
-    except UsageError as error:
-        code = complain(error.format_message())
+    except (InputError, UsageError) as error:
+        code = complain(str(error) if isinstance(error, InputError) else error.format_message())
     except OSError as error:  # a full disk, a file that went away
         code = complain(f"{error.filename or 'the system'}: {error.strerror or error}")
     except MemoryError as error:  # Arrow's too
         code = complain(f"there is not enough memory for this: {error or 'the table is too large'}")
-    except Interrupted as stop:
-        complain(str(stop))
-        code = INTERRUPTED
-    except (KeyboardInterrupt, typer.Abort):
-        complain("interrupted")
+    except (Interrupted, KeyboardInterrupt, typer.Abort) as stop:
+        complain(str(stop) or "interrupted")
         code = INTERRUPTED
     return code if isinstance(code, int) else 0
 

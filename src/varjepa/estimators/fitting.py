@@ -44,7 +44,7 @@ from varjepa.training.loop import (
     Selection,
 )
 from varjepa.training.processes import ALONE, World
-from varjepa.training.step import RowsInMemory, RowSource
+from varjepa.training.step import RowSource
 from varjepa.training.streamed_rows import WindowedRows, window_rows
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ def make_task(
     identity = (
         identity_of(e, data.codec, rows, selection, data.validation) if with_identity else None
     )
-    source = RowsInMemory(rows if training is None else rows.take(training), training)
+    source = RowSource(rows if training is None else rows.take(training), training)
     return Task(source, asked.resolve(len(source.rows)), selection, identity)
 
 

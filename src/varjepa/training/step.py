@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -29,54 +29,35 @@ SAMPLE = 1024
 """Rows that the collapse alarm reads."""
 
 
-class RowSource(Protocol):
-    """The rows of every epoch."""
+class RowSource:
+    """The rows of every epoch: all rows of a table in memory, unless a subclass reads others."""
 
-    @property
-    def rows(self) -> EncodedTable:
-        """Those of the current epoch: always the same tensors, which CUDA graphs refer to."""
-
-    @property
-    def sample(self) -> EncodedTable:
-        """A few rows of the table, always the same."""
+    def __init__(
+        self,
+        rows: EncodedTable,
+        row_numbers: Tensor | None = None,
+        sample: EncodedTable | None = None,
+    ) -> None:
+        self.rows = rows
+        """those of the current epoch: always the same tensors, which CUDA graphs refer to"""
+        self.row_numbers = row_numbers  # (N,) their places in the user's table
+        self.sample = rows.take(slice(0, SAMPLE)) if sample is None else sample
+        """a few rows of the table, always the same"""
 
     def begin_epoch(self, epoch: int) -> None:
         """Load the rows of epoch 0, 1, …, in any order."""
 
     def places(self, index: Tensor) -> Tensor:
         """Row numbers in the user's table of some of the epoch's rows."""
+        return index if self.row_numbers is None else self.row_numbers.cpu()[index]
 
     def close(self) -> None:
         """Stop reading: there is no further epoch."""
 
 
-class RowsInMemory(RowSource):
-    """A table in memory: every epoch has all its rows."""
-
-    def __init__(self, rows: EncodedTable, row_numbers: Tensor | None = None) -> None:
-        self._rows, self._numbers = rows, row_numbers
-
-    @property
-    def rows(self) -> EncodedTable:
-        return self._rows
-
-    @property
-    def sample(self) -> EncodedTable:
-        return self._rows.take(slice(0, SAMPLE))
-
-    def begin_epoch(self, epoch: int) -> None:
-        pass
-
-    def places(self, index: Tensor) -> Tensor:
-        return index if self._numbers is None else self._numbers.cpu()[index]
-
-    def close(self) -> None:
-        pass
-
-
 def as_source(rows: EncodedTable | RowSource, row_numbers: Tensor | None = None) -> RowSource:
     """Rows as a source; a source as it is."""
-    return RowsInMemory(rows, row_numbers) if isinstance(rows, EncodedTable) else rows
+    return RowSource(rows, row_numbers) if isinstance(rows, EncodedTable) else rows
 
 
 @dataclass(frozen=True, slots=True)

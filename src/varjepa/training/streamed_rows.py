@@ -10,7 +10,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 import torch
-from torch import Tensor
 
 from varjepa.tables import TableCodec
 from varjepa.tables.codec import EncodedTable
@@ -37,34 +36,24 @@ class WindowedRows(RowSource):
     ) -> None:
         """``size``: rows of a window; ``epochs``: maximum number of windows."""
         self.files, self.codec, self.size, self.epochs = files, codec, size, epochs
-        self._sample, self._team = sample, world
+        self._world = world
         self._next = codec.empty(size, has_missing(codec, files.files.rows))
         self._next_numbers = torch.zeros(size, dtype=torch.int64)
-        self._rows = self._next.to(sample.num.device, copy=True)
-        self._numbers = self._next_numbers.clone()
+        rows = self._next.to(sample.num.device, copy=True)
+        super().__init__(rows, self._next_numbers.clone(), sample.take(slice(0, SAMPLE)))
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="rows")
         self._reading: tuple[int, Future[None]] | None = None
         self._closed = threading.Event()
 
-    @property
-    def rows(self) -> EncodedTable:
-        return self._rows
-
-    @property
-    def sample(self) -> EncodedTable:
-        return self._sample.take(slice(0, SAMPLE))
-
     def begin_epoch(self, epoch: int) -> None:
-        with self._team.sharing_errors():  # also waits for the slowest process
+        with self._world.sharing_errors():  # also waits for the slowest process
             self._await(epoch)
-        for mine, new in zip(self._rows.tensors, self._next.tensors, strict=True):
+        for mine, new in zip(self.rows.tensors, self._next.tensors, strict=True):
             mine.copy_(new)
-        self._numbers.copy_(self._next_numbers)
+        assert self.row_numbers is not None
+        self.row_numbers.copy_(self._next_numbers)
         if epoch + 1 < self.epochs:
             self._reading = epoch + 1, self._reader.submit(self._fill, epoch + 1)
-
-    def places(self, index: Tensor) -> Tensor:
-        return self._numbers[index]
 
     def close(self) -> None:
         self._closed.set()

@@ -1,7 +1,4 @@
-"""A model folder: JSON and safetensors with SHA-256 sums, read without trusting a byte.
-
-JSON of unknown origin: in bounded memory, every key once, no NaN, one sentence if not.
-"""
+"""A model folder: JSON and safetensors with SHA-256 sums, read without trusting a byte."""
 
 from __future__ import annotations
 

@@ -37,21 +37,19 @@ from tests.small import fit_small, small
 from varjepa import TJEPA, VarTJEPA
 from varjepa.demo.sim import SimSettings, draw_sim
 from varjepa.environment import describe_arithmetic, describe_environment
-from varjepa.estimators import fitting as large_tables
+from varjepa.estimators import fitting
 from varjepa.estimators import selective as thresholds
 from varjepa.estimators.embedder import embed_with_uncertainty
 from varjepa.estimators.selective import SelectiveClassifier
 from varjepa.evaluate.splits import split_rows
-from varjepa.metrics import ambiguity, collapse, combination, selective
-from varjepa.metrics import confidence as posthoc
+from varjepa.metrics import ambiguity, collapse, combination, confidence, imputation, selective
 from varjepa.metrics import fidelity as fidelity
-from varjepa.metrics import imputation as holes
 from varjepa.metrics import selective as classification
 from varjepa.models.inference import score_rows
 from varjepa.models.simulation import SimulationVarJEPA
 from varjepa.randomness import generator_for
 from varjepa.training import simulation as simulation_training
-from varjepa.training import streamed_rows as windows
+from varjepa.training import streamed_rows
 from varjepa.training.step import Stepper
 
 FILE = Path(__file__).with_name("digests.json")
@@ -81,7 +79,7 @@ UNCERTAINTIES = {
 
 
 def frame(n: int = 90) -> pd.DataFrame:
-    """Numbers, a count, two categories, a flag and a date, related to each other, with holes."""
+    """Numbers, a count, two categories, a flag and a date, related, with missing values."""
     rng = np.random.default_rng(7)
     kind = rng.integers(0, 3, n)
 
@@ -323,8 +321,8 @@ def run_streamed(folder: Path) -> Found:
         pa.parquet.write_table(table.slice(30 * i, 30), path, row_group_size=10)
     row_bytes = 5 * 5 + 9 * 3
     with (
-        mock.patch.object(large_tables, "MAX_CELLS_IN_MEMORY", 0),
-        mock.patch.object(windows, "WINDOW_BYTES", 40 * row_bytes),
+        mock.patch.object(fitting, "MAX_CELLS_IN_MEMORY", 0),
+        mock.patch.object(streamed_rows, "WINDOW_BYTES", 40 * row_bytes),
     ):
         found = {
             kind: fit(logs, **more)
@@ -543,11 +541,11 @@ def run_metrics() -> Found:
             ]
         )
     for name in ("mean_probabilities", "one_minus_msp", "one_minus_margin", "predictive_entropy"):
-        function = getattr(posthoc, name)
+        function = getattr(confidence, name)
         found |= under(f"posthoc/{name}", {"one": function(p), "several": function(passes)})
-    found["posthoc/chance_of_another"] = posthoc.chance_of_another(p, truth)
-    found["posthoc/expected_entropy"] = posthoc.expected_entropy(passes)
-    found["posthoc/mutual_information"] = posthoc.mutual_information(passes)
+    found["posthoc/chance_of_another"] = confidence.chance_of_another(p, truth)
+    found["posthoc/expected_entropy"] = confidence.expected_entropy(passes)
+    found["posthoc/mutual_information"] = confidence.mutual_information(passes)
     tokens = rng.normal(size=(60, 4, 5)) + np.arange(4)[:, None]
     tokens[:, 1] = 0.5
     found["collapse"] = flat(collapse.diagnose_collapse(tokens))
@@ -567,12 +565,14 @@ def run_metrics() -> Found:
 
 def tables_compared() -> Found:
     table = pa.Table.from_pandas(frame().drop(columns=["flag", "born"]), preserve_index=False)
-    holed, removed = holes.remove_cells(table, 0.2, seed=3)
+    holed, removed = imputation.remove_cells(table, 0.2, seed=3)
     shuffled = fidelity.shuffle_columns(table, seed=1)
     return {
         **under("holes", columns(holed)),
         "holes/removed": removed,
-        "holes/errors": flat(holes.imputation_errors(table, shuffled, removed, table.slice(10))),
+        "holes/errors": flat(
+            imputation.imputation_errors(table, shuffled, removed, table.slice(10))
+        ),
         **under("likeness/shuffled", columns(shuffled)),
         "likeness": flat(fidelity.fidelity(table, shuffled, seed=2)),
         "likeness/itself": flat(fidelity.fidelity(table, table)),

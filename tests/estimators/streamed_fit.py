@@ -10,13 +10,13 @@ import sys
 
 from benchmarks.measures import peak_resident_mb
 from varjepa.cli import main
-from varjepa.estimators import fitting as large_tables
-from varjepa.training import streamed_rows as windows
+from varjepa.estimators import fitting
+from varjepa.training import streamed_rows
 
 if __name__ == "__main__":
     if sys.argv[1] != "as-is":
-        large_tables.MAX_CELLS_IN_MEMORY = 0
-        windows.WINDOW_BYTES = int(sys.argv[1])
+        fitting.MAX_CELLS_IN_MEMORY = 0
+        streamed_rows.WINDOW_BYTES = int(sys.argv[1])
     try:
         main(sys.argv[2:])
     finally:

@@ -38,10 +38,10 @@ from tests.estimators.test_var_t_jepa import SMALL
 from tests.small import small
 from varjepa import TJEPA, VarTJEPA
 from varjepa.errors import InputError
-from varjepa.estimators import fitting as large_tables
+from varjepa.estimators import fitting
 from varjepa.tables import read_table
 from varjepa.tables.streaming import TableFiles, parquet_fingerprint
-from varjepa.training import streamed_rows as windows
+from varjepa.training import streamed_rows
 from varjepa.training.step import Stepper
 
 pytestmark = pytest.mark.filterwarnings("default::UserWarning")  # a few steps do collapse
@@ -78,8 +78,8 @@ def streaming(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Call it for windows of so many rows, whatever the size of the table."""
 
     def stream(rows: int) -> None:
-        monkeypatch.setattr(large_tables, "MAX_CELLS_IN_MEMORY", 0)
-        monkeypatch.setattr(windows, "WINDOW_BYTES", rows * ROW_BYTES)
+        monkeypatch.setattr(fitting, "MAX_CELLS_IN_MEMORY", 0)
+        monkeypatch.setattr(streamed_rows, "WINDOW_BYTES", rows * ROW_BYTES)
 
     return stream
 
@@ -141,9 +141,9 @@ def test_files_of_other_types(tmp_path: Path, capsys: Captured) -> None:
 
 def test_long_text_is_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = TableFiles.find(write_files(tmp_path / "logs", classes(40, 0)))
-    assert not large_tables.is_streamed(files)
-    monkeypatch.setattr(large_tables, "MAX_BYTES_IN_MEMORY", files.bytes - 1)
-    assert large_tables.is_streamed(files)
+    assert not fitting.is_streamed(files)
+    monkeypatch.setattr(fitting, "MAX_BYTES_IN_MEMORY", files.bytes - 1)
+    assert fitting.is_streamed(files)
 
 
 @pytest.mark.parametrize("kind", [VarTJEPA, TJEPA])
@@ -277,10 +277,10 @@ def test_what_a_streamed_fit_goes_on_with(
     (folder / "part-9.parquet").unlink()
     (folder / "part-2.parquet").write_bytes(content)
     with monkeypatch.context() as patched:
-        patched.setattr(windows, "WINDOW_BYTES", 80 * ROW_BYTES)
+        patched.setattr(streamed_rows, "WINDOW_BYTES", 80 * ROW_BYTES)
         refused("rows of an epoch was 90 and is 80")
     with monkeypatch.context() as patched:
-        patched.setattr(large_tables, "MAX_CELLS_IN_MEMORY", 10**9)
+        patched.setattr(fitting, "MAX_CELLS_IN_MEMORY", 10**9)
         refused("the table was streamed")
     assert run(*fit, "--resume") == 0
 
@@ -469,11 +469,12 @@ _SMALL_FIT = f"""
 import sys
 from varjepa import VarTJEPA
 from benchmarks.measures import peak_resident_mb
-from varjepa.estimators import large_tables
-from varjepa.tables.columns import Room
-from varjepa.training import windows
-large_tables.MAX_CELLS_IN_MEMORY, windows.WINDOW_BYTES = 0, {20_000 * ROW_BYTES}
-large_tables.Room = lambda: Room(1 << 17, 1 << 20)
+from tests.small import small
+from varjepa.estimators import fitting
+from varjepa.tables.columns import MemoryLimits
+from varjepa.training import streamed_rows
+fitting.MAX_CELLS_IN_MEMORY, streamed_rows.WINDOW_BYTES = 0, {20_000 * ROW_BYTES}
+fitting.MemoryLimits = lambda: MemoryLimits(1 << 17, 1 << 20)
 small(VarTJEPA, **{SMALL}, validation_share=0.001, max_steps=2).fit(sys.argv[1])
 print(peak_resident_mb())
 """
@@ -521,9 +522,9 @@ def test_ten_million_rows(
 def test_the_largest_table_that_is_held(
     tmp_path: Path, record_soak: Callable[[str, dict[str, Any]], None]
 ) -> None:
-    rows, steps = large_tables.MAX_CELLS_IN_MEMORY // 20 // 8 * 8, 5
+    rows, steps = fitting.MAX_CELLS_IN_MEMORY // 20 // 8 * 8, 5
     folder = write_wide(tmp_path / "table", rows, 8)
-    assert not large_tables.is_streamed(TableFiles.find(folder))
+    assert not fitting.is_streamed(TableFiles.find(folder))
     peak = measured(folder, tmp_path / "out", steps)
     figures = {"rows": rows, "columns": 20, "steps": steps, "threads": 1, "peak_mb": peak}
     record_soak("fit-held", figures)

@@ -1,8 +1,7 @@
-"""What a fit trains on and validates with, for tables in memory and streamed ones.
+"""What a fit trains on and validates with.
 
-Tables in Parquet files: held in memory where their encoded rows fit, else streamed.
-
-Either way the files are read a block at a time, so that never more than that is there decoded.
+A table in files is held in memory if its encoded rows fit, and streamed otherwise. Either way the
+files are read a block at a time.
 """
 
 from __future__ import annotations
@@ -58,10 +57,10 @@ MAX_BYTES_IN_MEMORY = 1 << 28
 """Bytes of its files at most: few cells may be much text, of which a codec holds the levels."""
 
 MAX_VALIDATION_ROWS = 10_000
-"""Rows held out of a streamed table at most: more would not pick another moment."""
+"""Rows held out of a streamed table at most: more would not pick another epoch."""
 
 PROBE_ROWS = 8192
-"""Rows of a streamed table that a probe may learn from; the collapse alarm looks at some."""
+"""Rows of a streamed table that a probe may learn from; the collapse alarm reads some."""
 
 
 def table_files(X: Any) -> TableFiles | None:
@@ -129,7 +128,7 @@ def hand_back_memory() -> None:
 
 
 def _warn_of_rare_levels(files: TableFiles, codec: TableCodec) -> None:
-    """What encoding every row would have remarked: levels too rare for the codec."""
+    """Warn about levels too rare for the codec, as encoding every row would."""
     rare = {
         category.column: files.rows
         - sum(category.levels.counts)
@@ -141,7 +140,7 @@ def _warn_of_rare_levels(files: TableFiles, codec: TableCodec) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DrawnRows:
-    """Rows drawn from the whole table: the first to judge by, the others to learn from."""
+    """Rows drawn from the whole table: the first to validate with, the others to train on."""
 
     encoded: EncodedTable
     labels: NDArray[Any] | None
@@ -295,7 +294,7 @@ class Task:
     training: Training
     selection: Selection
     identity: dict[str, Any] | None
-    """what a training that resumes this one must share; None: nobody asks"""
+    """what a training that resumes this one must share; None: not needed"""
 
 
 def make_task(
@@ -348,7 +347,7 @@ def _row_numbers(rows: ArrayLike, name: str, table: EncodedTable) -> Tensor:
 
 
 def hold_out(rows: EncodedTable, share: float, seed: int) -> tuple[Tensor, Tensor]:
-    """EncodedTable to train on and rows to select with; the same rows where there are too few."""
+    """Rows to train on and rows to validate with; the same rows where there are too few."""
     order = torch.randperm(len(rows), generator=generator_for(seed, "split")).to(rows.num.device)
     held_out = int(len(rows) * share)
     if held_out == 0:
@@ -366,7 +365,7 @@ def make_selection(
 ) -> Selection:
     """A probe where y holds classes, else the held-out loss.
 
-    EncodedTable whose label is missing (None, NaN) are trained on and take no part in the probe.
+    Rows whose label is missing (None, NaN) are trained on and take no part in the probe.
     """
     settings: Training = estimator.settings("training")
     if y is not None:

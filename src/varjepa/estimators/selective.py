@@ -1,7 +1,4 @@
-"""SelectiveClassifier: any classifier, answering only where it is likely to be right.
-
-How uncertain a fitted classifier is of each row: by its own outputs, or by anything given.
-"""
+"""SelectiveClassifier: any classifier, answering only where it is likely to be right."""
 
 from __future__ import annotations
 

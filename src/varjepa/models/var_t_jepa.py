@@ -1,4 +1,4 @@
-"""Var-T-JEPA (Appendix A): settings, the six components with q and p side by side, the whole model.
+"""Var-T-JEPA (Appendix A): the six components with q and p side by side, then the whole model.
 
     (I)   q(s_x | x)            ContextEncoder      (V)   p(x | s_x)         ContextDecoder
     (II)  q(z | s_x)            AuxiliaryEncoder          p(s_x) = p(z) = N(0, I)

@@ -1,7 +1,4 @@
-"""Training and probing of the simulation study's stacked models.
-
-A small classifier on frozen representations, R of them at once.
-"""
+"""Training and probing of the simulation study's stacked models."""
 
 from __future__ import annotations
 

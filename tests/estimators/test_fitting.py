@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from varjepa.estimators import fitting as large_tables
+from varjepa.estimators import fitting
 from varjepa.estimators.fitting import draw_rows
 from varjepa.tables import TableCodec
 from varjepa.tables.streaming import TableFiles
@@ -35,7 +35,7 @@ def files(tmp_path: Path) -> TableFiles:
 def test_the_rows_drawn(
     share: float, probe: int, files: TableFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(large_tables, "PROBE_ROWS", probe)
+    monkeypatch.setattr(fitting, "PROBE_ROWS", probe)
     codec = TableCodec.fit(files)
     drawn = draw_rows(files, codec, None, share, 0)
     held_out = int(share * ROWS)

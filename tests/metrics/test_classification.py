@@ -80,7 +80,7 @@ def test_accuracy_is_the_mean_over_all_draws(
     assert classification_at(truth, predicted, u, coverage).accuracy == pytest.approx(mean)
 
 
-def test_a_class_nobody_finds_counts_zero() -> None:
+def test_a_class_that_is_never_found_counts_zero() -> None:
     found = classification_at([0, 1], [0, 0], [0.1, 0.2])
     assert found.f1_macro == pytest.approx(1 / 3)
     assert classification_at([0, 1], [0, 0], [0.1, 0.2], coverage=0.5).f1_macro == 1

@@ -42,10 +42,10 @@ def kept(masks: FeatureMasks, row: int) -> tuple[list[int], list[list[int]]]:
 
 
 @given(st.integers(2, 12), st.integers(0, 2**31), st.booleans())
-def test_masks_keep_their_promises(features: int, seed: int, holes: bool) -> None:
+def test_masks_keep_their_promises(features: int, seed: int, missing: bool) -> None:
     g = generator(seed)
     sizes = draw_mask_sizes(features, MaskSettings(), g)
-    observed = torch.rand(20, features, generator=g) > 0.4 if holes else None
+    observed = torch.rand(20, features, generator=g) > 0.4 if missing else None
     masks = draw_masks(20, features, observed, sizes, 3, g)
     for row in range(20):
         context, targets = kept(masks, row)

@@ -41,12 +41,12 @@ def build(shape: TableShape = SHAPE, settings: PointArchitecture = SMALL) -> TJe
         return TJepa(shape, settings)
 
 
-def some_rows(n: int = 12, shape: TableShape = SHAPE, holes: bool = False) -> EncodedTable:
+def some_rows(n: int = 12, shape: TableShape = SHAPE, missing: bool = False) -> EncodedTable:
     g = torch.Generator().manual_seed(1)
     num = torch.rand(n, shape.numeric, generator=g)
     columns = [torch.randint(1, levels, (n, 1), generator=g) for levels in shape.levels]
     cat = torch.cat([*columns, torch.empty(n, 0, dtype=torch.long)], dim=1)
-    observed = torch.rand(n, shape.features, generator=g) > 0.4 if holes else None
+    observed = torch.rand(n, shape.features, generator=g) > 0.4 if missing else None
     return EncodedTable(num, cat, observed)
 
 
@@ -60,7 +60,7 @@ def loss_of(model: TJepa, rows: EncodedTable, masks: FeatureMasks) -> torch.Tens
 
 
 def test_gradients_reach_everything_but_the_target_encoder() -> None:
-    model, rows = build(), some_rows(holes=True)
+    model, rows = build(), some_rows(missing=True)
     masks = draw(rows)
     assert model(rows, masks).shape == (12, 2, 3, 8)
     assert model.s_w(rows).shape == (12, 2 + 6, 8)
@@ -92,9 +92,9 @@ def test_the_predictor_never_sees_the_targets() -> None:
     assert not torch.equal(embed_points(model, rows), embed_points(model, other))
 
 
-@pytest.mark.parametrize("holes", [False, True])
-def test_the_loss_is_the_papers(holes: bool) -> None:
-    model, rows = build(), some_rows(holes=holes)
+@pytest.mark.parametrize("missing", [False, True])
+def test_the_loss_is_the_papers(missing: bool) -> None:
+    model, rows = build(), some_rows(missing=missing)
     masks = draw(rows)
     s_y, s_w = model(rows, masks).detach(), embed_points(model, rows)
     expected = []
@@ -155,14 +155,14 @@ def test_auxiliary_tokens_take_part() -> None:
 
 
 def test_what_a_missing_cell_stores_changes_nothing() -> None:
-    model, rows = build(), some_rows(holes=True)
+    model, rows = build(), some_rows(missing=True)
     assert rows.observed is not None
     rows.observed[3] = False
     masks = draw(rows)
-    hole = ~rows.observed
+    missing = ~rows.observed
     other = EncodedTable(
-        torch.where(hole[:, :3], 7.0, rows.num),
-        torch.where(hole[:, 3:], 0, rows.cat),
+        torch.where(missing[:, :3], 7.0, rows.num),
+        torch.where(missing[:, 3:], 0, rows.cat),
         rows.observed,
     )
     loss = loss_of(model, rows, masks)
@@ -172,7 +172,7 @@ def test_what_a_missing_cell_stores_changes_nothing() -> None:
 
 
 def test_room_changes_nothing() -> None:
-    model, rows = build(), some_rows(holes=True)
+    model, rows = build(), some_rows(missing=True)
     tight, roomy = draw(rows), draw(rows, bucket=(5, 4))
     assert roomy.context.shape == (12, 5)
     torch.testing.assert_close(loss_of(model, rows, tight), loss_of(model, rows, roomy))
@@ -194,7 +194,7 @@ def test_embeddings_are_the_target_encoders_row_by_row() -> None:
 
 def test_a_step_reads_nothing_back() -> None:
     """Tensors on torch's "meta" device have no values: whoever asks for one fails."""
-    rows = some_rows(holes=True)
+    rows = some_rows(missing=True)
     masks = draw(rows, bucket=(5, 4))
     model = build().to("meta")
     w, m = (

@@ -38,12 +38,12 @@ def build(shape: TableShape = SHAPE, settings: Architecture = SMALL) -> VarTJepa
         return VarTJepa(shape, settings)
 
 
-def some_rows(n: int = 12, shape: TableShape = SHAPE, holes: bool = False) -> EncodedTable:
+def some_rows(n: int = 12, shape: TableShape = SHAPE, missing: bool = False) -> EncodedTable:
     g = torch.Generator().manual_seed(1)
     num = torch.rand(n, shape.numeric, generator=g)
     columns = [torch.randint(1, levels, (n, 1), generator=g) for levels in shape.levels]
     cat = torch.cat([*columns, torch.empty(n, 0, dtype=torch.long)], dim=1)
-    observed = torch.rand(n, shape.features, generator=g) > 0.4 if holes else None
+    observed = torch.rand(n, shape.features, generator=g) > 0.4 if missing else None
     return EncodedTable(num, cat, observed)
 
 
@@ -60,7 +60,7 @@ def test_shapes_and_gradients() -> None:
         d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2,
         n_cls=2,
     )  # fmt: skip
-    model, rows = build(settings=settings), some_rows(holes=True)
+    model, rows = build(settings=settings), some_rows(missing=True)
     masks, noise = draw(model, rows)
     walk = model(rows, masks, noise)
     assert walk.s_x.shape == (12, 4, 8)
@@ -109,9 +109,9 @@ def test_the_predictor_never_sees_the_target() -> None:
     assert not torch.equal(walk.s_w, other.s_w)
 
 
-@pytest.mark.parametrize("holes", [False, True])
-def test_terms_equal_loops(holes: bool) -> None:
-    model, rows = build().double(), some_rows(holes=holes)
+@pytest.mark.parametrize("missing", [False, True])
+def test_terms_equal_loops(missing: bool) -> None:
+    model, rows = build().double(), some_rows(missing=missing)
     rows = EncodedTable(rows.num.double(), rows.cat, rows.observed)
     masks, noise = draw(model, rows)
     noise = LatentNoise(noise.s_x.double(), noise.z.double(), noise.s_y.double())
@@ -158,7 +158,7 @@ def test_terms_equal_loops(holes: bool) -> None:
 
 
 def test_values_of_missing_cells_do_not_matter() -> None:
-    model, rows = build(), some_rows(holes=True)
+    model, rows = build(), some_rows(missing=True)
     assert rows.observed is not None
     rows.observed[0] = False
     other = EncodedTable(
@@ -191,9 +191,9 @@ def test_columns_permute_with_their_parameters() -> None:
     torch.testing.assert_close(moved, plain, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("holes", [False, True])
-def test_embeddings_do_not_depend_on_the_batch(holes: bool) -> None:
-    model, rows = build(), some_rows(700, holes=holes)
+@pytest.mark.parametrize("missing", [False, True])
+def test_embeddings_do_not_depend_on_the_batch(missing: bool) -> None:
+    model, rows = build(), some_rows(700, missing=missing)
     together = embed_in_blocks(model, rows)
     order = torch.randperm(700, generator=torch.Generator().manual_seed(3))
     shuffled = embed_in_blocks(model, rows.take(order))
@@ -223,7 +223,7 @@ def test_the_noise_floor_holds() -> None:
 
 
 def test_nothing_but_the_imputer_learns_from_the_imputation() -> None:
-    model, rows = build(), some_rows(holes=True)
+    model, rows = build(), some_rows(missing=True)
     masks, noise = draw(model, rows)
     model.imputation_loss(rows, masks, model(rows, masks, noise), 1e-3).mean().backward()
     for name, parameter in model.named_parameters():

@@ -1,13 +1,14 @@
 """Claims about checkpoints of a training.
 
-1. Stopped at any step, between two looks or inside one, a training goes on to the same weights,
-   optimiser, generators and history as without the stop, to the last bit; so do padded steps.
-2. A checkpoint is whole or not there: the newest two stay, each with a manifest; a damaged one
+1. Stopped at any step, between two validations or inside one, a training goes on to the same
+   weights, optimiser, generators and history as without the stop, to the last bit; so do padded
+   steps.
+2. A checkpoint is complete or not there: the newest two stay, each with a manifest; a damaged one
    falls back to the one before with a warning; what a killed process left behind is removed.
 3. Another table, other settings, labels or another version are refused in a sentence that names
    them.
-4. Ctrl-C and SIGTERM are held until the step is over, and obeyed at once within a look; handlers
-   are put back, and a second signal is not held.
+4. Ctrl-C and SIGTERM are held until the step is over, and delivered at once within a validation;
+   handlers are put back, and a second signal is not held.
 5. They take about 1 % of the time at most, unless every step is asked for.
 6. Starting over sets an unfinished training aside; two trainings do not share a folder.
 """
@@ -104,7 +105,7 @@ def fingerprint(folder: Path) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """The end of a training that nobody stopped."""
+    """The end of a training that was not stopped."""
     folder = tmp_path_factory.mktemp("whole")
     run(folder, every=1e6)
     return fingerprint(folder)
@@ -127,7 +128,7 @@ def test_a_stop_at_any_step_changes_nothing(
     if padded:
         monkeypatch.setattr("varjepa.training.loop.make_stepper", padded_stepper)
     run(tmp_path / "whole", make, every=1e6)
-    # inside an epoch; after its last step, before a look; right after a look; twice in a row
+    # inside an epoch; after its last step, before a validation; right after one; twice in a row
     for stop_at in (2, 8, 9, 10, STEPS):
         with pytest.raises(Killed):
             run(tmp_path / "parts", make, stop_at)
@@ -215,7 +216,7 @@ def test_a_damaged_checkpoint_falls_back(
         run(tmp_path, every=1e6)
     said = [str(w.message) for w in found]
     if (end, how) == (".manifest.json", "remove"):
-        assert not said  # then it was never whole
+        assert not said  # then it was never complete
     else:
         assert len(said) == 1
         assert f"{newest}." in said[0]
@@ -416,7 +417,7 @@ def test_a_signal_waits_for_the_step(
     assert fingerprint(tmp_path) == whole
 
 
-def test_a_signal_ends_a_look_at_once(tmp_path: Path, whole: tuple[str, str]) -> None:
+def test_a_signal_ends_a_validation_at_once(tmp_path: Path, whole: tuple[str, str]) -> None:
     class Slow(Selection):
         name = "held-out objective"
 

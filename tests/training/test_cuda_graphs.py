@@ -28,15 +28,15 @@ from varjepa.variational.model import LatentNoise
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
-def some_holes(rows: EncodedTable) -> EncodedTable:
+def some_missing(rows: EncodedTable) -> EncodedTable:
     g = torch.Generator().manual_seed(4)
     return EncodedTable(rows.num, rows.cat, torch.rand(len(rows), 5, generator=g) > 0.3)
 
 
-@pytest.mark.parametrize("holes", [False, True])
-def test_padding_changes_no_term_and_no_gradient(holes: bool) -> None:
+@pytest.mark.parametrize("missing", [False, True])
+def test_padding_changes_no_term_and_no_gradient(missing: bool) -> None:
     model, rows = build(), table(32)
-    rows = some_holes(rows) if holes else rows
+    rows = some_missing(rows) if missing else rows
     m_ctx, sizes, bucket = 2, (2, 1), (4, 3)
     g = torch.Generator().manual_seed(0)
     exact = draw_masks(32, 5, rows.observed, sizes, 2, g)

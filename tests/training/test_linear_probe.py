@@ -2,8 +2,8 @@
 
 1. It is scikit-learn's logistic regression with the same penalty, to the third digit of a logit.
 2. Scale, shift and constant features do not matter.
-3. It learns from at most so many rows, the same ones at every look, and says NaN of embeddings
-   that are not finite.
+3. It learns from at most so many rows, the same ones at every validation, and says NaN of
+   embeddings that are not finite.
 """
 
 from __future__ import annotations

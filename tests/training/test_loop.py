@@ -1,6 +1,6 @@
 """Claims about Algorithm 1's loop.
 
-1. Training lowers the objective; the best look is kept, and patience ends training.
+1. Training lowers the objective; the best epoch is returned, and patience ends training.
 2. Steps with a loss that is not finite are skipped and counted; 20 in a row end in one sentence
    that names the rows.
 3. KL weights ramp linearly per latent; the learning rate warms up and falls along a cosine.
@@ -101,11 +101,11 @@ def test_training_learns_and_keeps_the_best_look() -> None:
 def test_patience_ends_training() -> None:
     class Falling(Selection):
         name = "falling"
-        looks = 0
+        validations = 0
 
         def score(self, objective: Loss) -> float:
-            self.looks += 1
-            return -self.looks
+            self.validations += 1
+            return -self.validations
 
     settings = replace(SETTINGS, validate_every=1, patience=3)
     objective = VarTJepaLoss(build(), WEIGHTS)

@@ -70,7 +70,7 @@ def learn(objective: Loss, epochs: int, seed: int) -> TrainingResult:
 
 
 def compare(poisons: Sequence[Poison], epochs: int, seed: int) -> dict[str, float]:
-    """A clean training beside a poisoned one."""
+    """A clean training and a poisoned one."""
     clean = learn(var_t_jepa(), epochs, seed)
     poisoned = Poisoned(var_t_jepa(), poisons, 0.01, seed)
     result = learn(poisoned, epochs, seed)

@@ -1,6 +1,6 @@
-"""Claim: looking at the labels with the online probe takes under 5 % of a default training.
+"""Claim: validation with the online probe takes under 5 % of a default training.
 
-Judged on one thread by processor time and by the clock; the latter wants a quiet machine.
+Measured on one thread by processor time and by the clock; the latter wants a quiet machine.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from paper.datasets.loading import load_dataset
-from tests.small import small
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
+from varjepa.settings import Training
 from varjepa.training.loop import FilteredProbe
 from varjepa.training.losses import Loss
 
@@ -40,35 +40,36 @@ def test_the_online_probe_costs_little(
     except InputError as error:
         pytest.skip(str(error))
     train = adult.split(0).train
-    looks: list[Times] = []
+    validations: list[Times] = []
     score = FilteredProbe.score
 
     def timed(self: FilteredProbe, objective: Loss) -> float:
         start = Times.now()
         found = score(self, objective)
-        looks.append(Times.now().since(start))
+        validations.append(Times.now().since(start))
         return found
 
     monkeypatch.setattr(FilteredProbe, "score", timed)
-    model = small(VarTJEPA, random_state=0, device="cpu")
-    model.set_params(epochs=model.validate_every)  # as many steps as there are between two looks
+    # as many epochs as there are between two validations
+    training = Training(epochs=Training().validate_every)
+    model = VarTJEPA(training=training, random_state=0, device="cpu")
     start = Times.now()
     model.fit(adult.table.take(train), adult.label[train])
     whole = Times.now().since(start)
-    share = sum(look.processor for look in looks) / whole.processor
+    share = sum(each.processor for each in validations) / whole.processor
     record_soak(
         "probe-cost",
         {
-            "what": "Adult, defaults, labels: epochs between two looks, and the look with its "
-            "embeddings",
-            "looks": len(looks),
+            "what": "Adult, defaults, labels: epochs between two validations, and the validation "
+            "with its embeddings",
+            "validations": len(validations),
             "processor seconds": round(whole.processor, 1),
-            "processor seconds in the probe": round(sum(x.processor for x in looks), 2),
+            "processor seconds in the probe": round(sum(x.processor for x in validations), 2),
             "share in the probe": round(share, 4),
             "seconds by the clock": round(whole.clock, 1),
-            "seconds by the clock in the probe": round(sum(x.clock for x in looks), 2),
+            "seconds by the clock in the probe": round(sum(x.clock for x in validations), 2),
         },
     )
-    assert looks
+    assert validations
     assert share < 0.05
-    assert sum(look.clock for look in looks) < 0.05 * whole.clock
+    assert sum(each.clock for each in validations) < 0.05 * whole.clock

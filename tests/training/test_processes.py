@@ -144,7 +144,7 @@ def assert_same_within_rounding(one: dict[str, Any], other: dict[str, Any]) -> N
 # --- the same training
 
 
-def with_holes() -> EncodedTable:
+def with_missing() -> EncodedTable:
     observed = torch.rand(129, 5, generator=torch.Generator().manual_seed(1)) > 0.2
     return EncodedTable(ROWS.num, ROWS.cat, observed)
 
@@ -169,10 +169,10 @@ def filtered_probe(world: World) -> FilteredProbe:
 
 
 def train_all(world: World, folder: Path) -> list[dict[str, Any]]:
-    """Both models, both ways to look, complete rows and rows with holes."""
+    """Both models, both ways to validate, complete rows and rows with missing cells."""
     cases: list[tuple[Loss, EncodedTable, Selection]] = [
         (var_t_jepa(), ROWS, HeldOutLoss(ROWS, 0, batch=64, world=world)),
-        (var_t_jepa(), with_holes(), HeldOutLoss(with_holes(), 0, world=world)),
+        (var_t_jepa(), with_missing(), HeldOutLoss(with_missing(), 0, world=world)),
         (var_t_jepa(), ROWS, filtered_probe(world)),
         (t_jepa(), ROWS, HeldOutLoss(ROWS, 0, world=world)),
     ]
@@ -218,7 +218,7 @@ def test_padded_steps_are_shared_too(tmp_path: Path) -> None:
     assert one == pytest.approx(alone, rel=1e-5)
 
 
-def look(world: World, folder: Path) -> list[Any]:
+def validate(world: World, folder: Path) -> list[Any]:
     objective = var_t_jepa()
     tokens = world.map_rows(lambda rows: (objective.embed(rows),), ROWS)[0]
     few = world.map_rows(lambda rows: (rows.num,), ROWS.take(slice(0, 1)))[0]
@@ -230,9 +230,9 @@ def look(world: World, folder: Path) -> list[Any]:
     ]
 
 
-def test_shared_looks_are_those_of_one_process(tmp_path: Path) -> None:
-    found, _ = run_together(look, tmp_path, 3)
-    assert found == [look(ALONE, tmp_path)] * 3
+def test_shared_validations_are_those_of_one_process(tmp_path: Path) -> None:
+    found, _ = run_together(validate, tmp_path, 3)
+    assert found == [validate(ALONE, tmp_path)] * 3
 
 
 # --- decisions
@@ -244,11 +244,11 @@ class Opinion(Selection):
     name = "opinion"
 
     def __init__(self, rank: int) -> None:
-        self.rank, self.looks = rank, 0
+        self.rank, self.validations = rank, 0
 
     def score(self, objective: Loss) -> float:
-        self.looks += 1
-        return self.looks if self.rank else -self.looks
+        self.validations += 1
+        return self.validations if self.rank else -self.validations
 
 
 def decide(world: World, folder: Path) -> list[Any]:
@@ -431,7 +431,7 @@ def test_parts_are_all_rows_once() -> None:
 
 # --- speed
 
-LEVELS = (9, 16, 7, 15, 6, 5, 2, 42)  # of Adult's categories, beside 6 numbers
+LEVELS = (9, 16, 7, 15, 6, 5, 2, 42)  # of Adult's categories, besides 6 numbers
 STEPS, ROUNDS = 8, 16
 
 

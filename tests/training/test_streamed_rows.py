@@ -5,8 +5,8 @@
 2. A file that is spoilt while the next window is read is an error of the epoch that needs it, and
    nothing hangs.
 3. A training in windows goes on from a checkpoint to the same bits as without the interruption.
-4. ``max_steps`` ends a training there, in the middle of an epoch or before the last, with a look at
-   the end; schedules reach their end then.
+4. ``max_steps`` ends a training there, in the middle of an epoch or before the last, with a
+   validation at the end; schedules reach their end then.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ ROWS, SIZE, EPOCHS = 600, 128, 6
 HELD_OUT = np.arange(0, ROWS, 20)
 
 
-@pytest.fixture(params=[False, True], ids=["complete", "with holes"])
+@pytest.fixture(params=[False, True], ids=["complete", "with missing cells"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> TableFiles:
     rng = np.random.default_rng(0)
     for i in range(3):
-        holes = rng.random(200) < 0.2 if request.param else None
-        numbers = {f"n{j}": pa.array(rng.normal(size=200), mask=holes) for j in range(3)}
+        missing = rng.random(200) < 0.2 if request.param else None
+        numbers = {f"n{j}": pa.array(rng.normal(size=200), mask=missing) for j in range(3)}
         words = {f"c{j}": rng.choice(["a", "b", "c"][: 3 - j], 200) for j in range(2)}
         path = tmp_path / f"{i}.parquet"
         pa.parquet.write_table(pa.table(numbers | words), path, row_group_size=70)

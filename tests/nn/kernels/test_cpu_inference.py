@@ -87,12 +87,12 @@ def test_a_wild_row_leaves_others_alone() -> None:
 
     alone = attend()
     qkv[2] *= 1e3
-    beside = attend()
+    changed = attend()
     others = [0, 1, 3, 4, 5]
-    assert torch.equal(beside[others], alone[others])
+    assert torch.equal(changed[others], alone[others])
     q, k, v = qkv[2].view(5, 3, 2, 8).permute(1, 2, 0, 3)
     expected = (q @ k.mT * math.log(2.0)).softmax(-1) @ v  # (H, S, d_head)
-    torch.testing.assert_close(beside[2], expected.transpose(0, 1).reshape(5, 16))
+    torch.testing.assert_close(changed[2], expected.transpose(0, 1).reshape(5, 16))
 
 
 @pytest.mark.parametrize("tokens_together", [1, 100, 250])

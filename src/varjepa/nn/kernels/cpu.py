@@ -526,7 +526,7 @@ class RowThreads:
 
 
 CPU_TOKENS = 5120
-"""Tokens of one pass on a CPU: what a core has room for close by, enough to hide torch's calls."""
+"""Tokens of one pass on a CPU: what fits into a core's cache, enough to hide torch's calls."""
 
 GPU_TOKENS = 1 << 17
 """Tokens of one pass on a GPU: enough to keep it busy, a few hundred MB."""

@@ -110,10 +110,7 @@ FILES: Mapping[str, ResultFile] = {
     "representations.json": ResultFile("downstream", TRAININGS_KEY, _TRAINING, open_trainings),
     "uncertainty.json": ResultFile("uncertainty", UNCERTAINTY_KEY, _SCORES, open_uncertainty),
     "uncertainty_rows.json": ResultFile(
-        "uncertainty",
-        UNCERTAINTY_ROWS_KEY,
-        ("uncertainty", "wrong", "ambiguity"),
-        open_uncertainty,
+        "uncertainty", UNCERTAINTY_ROWS_KEY, ("uncertainty", "wrong", "ambiguity"), open_uncertainty
     ),
     "sensitivity.json": ResultFile("sensitivity", SENSITIVITY_KEY, _ACCURACIES, open_sensitivity),
     "low_labels.json": ResultFile("labels", LABELS_KEY, ("accuracy",), open_labels),

@@ -14,13 +14,9 @@ from varjepa.report.page import Headline, LineChart, ReportPage, RiskCoverage, T
 from varjepa.report.store import Row
 from varjepa.report.tables import Table
 
-TITLES = {
-    "accuracy": "Accuracy",
-    "f1_macro": "Macro F1",
-    "f1_weighted": "Weighted F1",
-    "rmse": "RMSE",
-    "r2": "R²",
-}
+CLASS_METRICS = {"accuracy": "Accuracy", "f1_macro": "Macro F1", "f1_weighted": "Weighted F1"}
+NUMBER_METRICS = {"rmse": "RMSE", "r2": "R²"}
+TITLES = {**CLASS_METRICS, **NUMBER_METRICS}
 WORDS = {
     "posterior": "Latent uncertainties know no labels.",
     CONFIDENCE: "confidence: the classifier's own.",
@@ -60,7 +56,7 @@ class EvaluationTables:
         self.e = evaluation
         self.results = evaluation.results
         self.is_classes = bool(evaluation.target.classes)
-        self.metrics = list(TITLES)[:3] if self.is_classes else list(TITLES)[3:]
+        self.metrics = list(CLASS_METRICS if self.is_classes else NUMBER_METRICS)
         self.write = share if self.is_classes else number
         shown = evaluation.shown
         self.shown = f"{shown.predictor} on {REPRESENTATIONS[shown.representation]}"

@@ -274,8 +274,8 @@ def test_versions_of_ray(
         (["--address", "auto"], "--address is for --engine ray"),
         (["--engine", "ray", "--out", "{}/o.csv"], "o.csv is one file"),
         (["--engine", "ray", "--address", "here"], "neither auto nor a host:port"),
-        (["--engine", "ray", "--address", "127.0.0.1:99999"], "nobody answers there"),
-        (["--engine", "ray", "--address", "{closed}"], "nobody answers there"),
+        (["--engine", "ray", "--address", "127.0.0.1:99999"], "there is no answer"),
+        (["--engine", "ray", "--address", "{closed}"], "there is no answer"),
     ],
 )
 def test_wrong_options(

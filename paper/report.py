@@ -72,7 +72,7 @@ from varjepa.files import write_text
 from varjepa.metrics.selective import COVERAGES
 from varjepa.report.charts import check_can_draw, inline
 from varjepa.report.page import ReportPage, render_template, trusted, write_report
-from varjepa.report.store import ResultStore, Row
+from varjepa.report.store import ResultStore, Row, read_rows, study_folder, write_rows
 from varjepa.report.tables import SIGNS, Table, to_markdown
 
 # --- the result files of a folder
@@ -149,6 +149,30 @@ class Results:
                 if isinstance(row.get(column, []), str | None)
             )
         ]
+
+
+def merge_results(folder: Path, sources: Sequence[Path]) -> int:
+    """Take every row of other folders whose key is not in this one; how many were taken.
+
+    Rows of other settings than the full study's are refused before anything is written. Models
+    and embeddings stay where they are: finished cells do not need them.
+    """
+    taken, found = 0, [read_results(source) for source in sources]
+    for source, results in zip(sources, found, strict=True):
+        for name in results.rows:
+            FILES[name].open_strictly(source)
+    with study_folder(folder):
+        for name, file in FILES.items():
+            path = folder / name
+            rows = read_rows(path) if path.exists() else []
+            by_key = {tuple(row[k] for k in file.key): row for row in rows}
+            for results in found:
+                for row in results.rows.get(name, ()):
+                    by_key.setdefault(tuple(row[k] for k in file.key), row)
+            if len(by_key) > len(rows):
+                write_rows(path, [by_key[key] for key in sorted(by_key)])
+            taken += len(by_key) - len(rows)
+    return taken
 
 
 def read_results(folder: Path) -> Results:

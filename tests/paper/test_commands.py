@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from paper.__main__ import main
+from paper.report import FILES
 from tests.paper.tiny import TINY, sim_under_any_name
+from varjepa.report.store import read_rows, write_rows
 
 # trained for an epoch or two
 pytestmark = pytest.mark.filterwarnings("ignore:the latents have collapsed")
@@ -116,3 +118,22 @@ def test_an_interruption_says_where_to_go_on(
     monkeypatch.setattr("paper.downstream.run_cell", interrupt)
     assert run("downstream", "--out", tmp_path, "--quick", "--datasets", "sim") == 130
     assert "finished cells are in" in capsys.readouterr().err
+
+
+def test_rows_of_several_machines_are_merged(tmp_path: Path, capsys: Captured) -> None:
+    rows = read_rows(Path(__file__).parents[2] / "paper" / "results" / "low_labels.json")
+    one, other, whole = (tmp_path / name for name in ("one", "other", "whole"))
+    for folder, part in ((one, rows[::2]), (other, rows[1::2] + rows[:4:2])):
+        folder.mkdir()
+        write_rows(folder / "low_labels.json", part)
+    assert run("merge", one, other, "--out", whole) == 0
+    assert f"{len(rows)} rows merged" in capsys.readouterr().out
+    assert read_rows(whole / "low_labels.json") == sorted(
+        rows, key=lambda row: tuple(row[k] for k in FILES["low_labels.json"].key)
+    )
+    assert run("merge", other, "--out", whole) == 0
+    assert "0 rows merged" in capsys.readouterr().out
+    write_rows(other / "low_labels.json", [{**rows[0], "settings": {"epochs": 1}}])
+    assert run("merge", other, "--out", tmp_path / "new") == 2
+    assert "other settings" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()

@@ -9,8 +9,7 @@ A row w has D features, numeric ones first. The context x is w at ``masks.contex
 features); target y_k is w at ``masks.target[:, k]`` (m_trg^k, M_trg features), k = 1 … K. Every
 feature has a latent of width d. s_w (B, D, d) holds those of the whole row; s_{y_k} is s_w at
 target k. s_x (B, N_CLS + M_ctx, d) holds latents of N_CLS learned tokens, then of the features of
-the context.
-z (B, d) belongs to the row. Tokens that are not ``valid`` are padding.
+the context. z (B, d) belongs to the row. Tokens that are not ``valid`` are padding.
 """
 
 from __future__ import annotations

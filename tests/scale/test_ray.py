@@ -66,6 +66,11 @@ OPTIONS = ["--keep", "id", "--part-rows", 600, "--batch-rows", 64]
 """small batches, so that parts take long enough to be killed in the middle"""
 
 
+def without_progress(lines: list[str]) -> list[str]:
+    """A log gets a line of progress now and then."""
+    return [line for line in lines if not line.startswith("embedding, ")]
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_model(tmp_path_factory.mktemp("model"))
@@ -162,7 +167,8 @@ def test_a_killed_worker_changes_nothing(
     code, said, error = finished(process)
     of_ray = [line for line in error.splitlines() if "(raylet)" in line]
     assert any("worker died" in line for line in of_ray)
-    assert [line for line in error.splitlines() if line not in of_ray] == warned.splitlines()
+    rest = [line for line in error.splitlines() if line not in of_ray]
+    assert without_progress(rest) == without_progress(warned.splitlines())
     assert code == 0
     before = 500 + 400 + 600
     assert said.startswith(f"{ROWS:,} rows in {out}, {before:,} of them from an earlier run; ")
@@ -187,7 +193,8 @@ def test_ctrl_c_and_another_engine(
     process.send_signal(signal.SIGINT)
     code, said, error = finished(process)
     assert (code, said) == (130, "")
-    assert error == f"varjepa: interrupted; the same command continues {out}\n"
+    sentence = f"varjepa: interrupted; the same command continues {out}"
+    assert without_progress(error.splitlines()) == [sentence]
     assert [name_of(pid) for pid in family if "ray" in name_of(pid)] == []
     done = {path: identity(path) for path in parts_in(out)}
     assert len(done) < len(expected[0]) - 1

@@ -292,7 +292,9 @@ def map_block(results: Results) -> Block:
     if labels:
         cost = _time(labels)
         lines.append(("Few labels (not in the paper)", "labels", cost, "–", "see the table"))
-    rows = [[title, f"`python -m paper {study}`", *rest] for title, study, *rest in lines]
+    options = dict.fromkeys(("downstream", "uncertainty"), " --settings paper ours")
+    commands = {s: f"`python -m paper {s} --out DIR{options.get(s, '')}`" for _, s, *_ in lines}
+    rows = [[title, commands[study], *rest] for title, study, *rest in lines]
     about = "Ours: in the paper's setting · in our own."
     table = Table("Map", ["", "command", "cost", "the paper", "ours"], rows)
     return Block("map", "", "", about, tables=[table] if rows else ())

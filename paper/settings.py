@@ -231,8 +231,10 @@ SENSITIVITY_PREDICTORS = ("mlp", "resnet")
 # --- "ours": what changes in the paper's settings, a literal table per dataset
 #
 # Trials were ranked by their mean accuracy on validation rows, over four predictors and four
-# coverages; labels of test rows took no part. 22 trials were run (results/tries.json at 02cf438);
-# LOG.md has their figures. The rows of "ours" are frozen results, and each names its commit.
+# coverages; labels of test rows took no part in that ranking. But quantile scaling, deeper trees
+# and principal components were tried because test cells had fallen short (LOG.md). 22 trials ran
+# (git show 02cf438:results/tries.json). The rows of "ours" are frozen results; each names its
+# commit by its environment in results/origins.json.
 # "ours" further standardises embeddings (principal components are taken of them as they are), ranks
 # rows by the score with the least AURC of a linear probe on validation rows, and lets these choose
 # how predictors are fitted (``CHOICES``).

@@ -20,12 +20,12 @@ def main(epochs: int = 30) -> None:
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0)
     model = VarTJEPA(Architecture(d=16, depth=2), training=short, random_state=0).fit(X_train)
 
-    def surprise(classifier: Any, rows: Any) -> Any:
+    def unlikeliness(classifier: Any, rows: Any) -> Any:
         """How unlikely the values of a row are, given each other."""
         return model.uncertainty(rows, "nll")
 
     classifier = make_pipeline(StandardScaler(), LogisticRegression())
-    for abstain_by in ("confidence", surprise):
+    for abstain_by in ("confidence", unlikeliness):
         selective = SelectiveClassifier(
             classifier, coverage=0.7, abstain_by=abstain_by, random_state=0
         ).fit(X_train, y_train)

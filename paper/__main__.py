@@ -370,6 +370,17 @@ def list_datasets(
         )
 
 
+@app.command(cls=ListCommand)
+def merge(
+    sources: Annotated[list[Path], typer.Argument(help="Folders with rows of the same studies.")],
+    out: Out,
+) -> None:
+    """Take the rows of other folders, for example of other machines, into one."""
+    from paper.report import merge_results
+
+    log(f"{merge_results(out, sources)} rows merged into {out}")
+
+
 # --- what the commands share
 
 
@@ -398,17 +409,6 @@ def finish(out: Path, study: str) -> None:
         if block.summary:
             log(block.summary)
     log(f"tables in {write_study(out, blocks)}")
-
-
-@app.command(cls=ListCommand)
-def merge(
-    sources: Annotated[list[Path], typer.Argument(help="Folders with rows of the same studies.")],
-    out: Out,
-) -> None:
-    """Take the rows of other folders, for example of other machines, into one."""
-    from paper.report import merge_results
-
-    log(f"{merge_results(out, sources)} rows merged into {out}")
 
 
 def log(line: str) -> None:

@@ -164,6 +164,8 @@ def merge_results(folder: Path, sources: Sequence[Path]) -> int:
     with study_folder(folder):
         for name, file in FILES.items():
             path = folder / name
+            if path.exists():
+                file.open_strictly(folder)
             rows = read_rows(path) if path.exists() else []
             by_key = {tuple(row[k] for k in file.key): row for row in rows}
             for results in found:

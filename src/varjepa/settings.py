@@ -381,13 +381,15 @@ def expand(name: str, settings: Settings) -> dict[str, Any]:
 
 def changed(name: str, settings: Any, changes: Mapping[str, Any]) -> Any:
     """A copy of frozen settings with some fields changed."""
+    if not isinstance(settings, Settings):
+        raise InputError(f"{name} must be a settings object, not {settings!r}")
     known = field_names(type(settings))
     for field in changes:
         if field not in known:
             raise ValueError(
                 f"Invalid parameter {field!r} for {name}; valid ones are {', '.join(known)}"
             )
-    return replace(settings, **changes)
+    return replace(settings, **changes)  # type: ignore[type-var]
 
 
 def nested(kinds: Mapping[str, type[Settings]], flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -143,7 +143,7 @@ def test_a_terminated_process_ends_with_143(table: Path, tmp_path: Path) -> None
 def test_resume_with_nothing_there_begins(
     table: Path, whole: tuple[bytes, list[Any]], tmp_path: Path
 ) -> None:
-    assert fit(table, tmp_path / "model", "--resume", "--compile", "off") == 0
+    assert fit(table, tmp_path / "model", "--resume", "--capture", "off") == 0
     assert result_of(tmp_path / "model") == whole
 
 
@@ -186,7 +186,7 @@ def test_a_finished_fit_is_neither_resumed_nor_replaced(
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
-    [(["--compile", "maybe"], "--compile"), (["--checkpoint-every", "-1"], "checkpoint_every")],
+    [(["--capture", "maybe"], "--capture"), (["--checkpoint-every", "-1"], "checkpoint_every")],
 )
 def test_wrong_options(
     table: Path, tmp_path: Path, capsys: Captured, wrong: list[str], says: str

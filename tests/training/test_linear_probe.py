@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -61,7 +60,7 @@ def test_rows_are_few_and_the_same_and_nan_is_said() -> None:
         def embed(self, part: EncodedTable) -> Any:
             seen.append(len(part))
             mean = part.num.unsqueeze(-1).expand(-1, -1, 2)
-            return SimpleNamespace(mean=mean * (math.nan if self.broken else 1))
+            return mean * (math.nan if self.broken else 1)
 
     labels = (rows.num[:, 0] > rows.num[:, 0].median()).long()
     probe = FilteredProbe(rows, labels, rows, labels, 2, LinearProbeSettings(rows=100), 0, 0.0)

@@ -11,7 +11,7 @@ from varjepa.errors import InputError
 from varjepa.version import __version__
 
 app = typer.Typer(
-    help="Self-supervised learning on tables with honest uncertainty.",
+    help="Self-supervised learning on tables, with uncertainty.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

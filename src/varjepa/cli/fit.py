@@ -47,13 +47,13 @@ def fit(
     checkpoint_every: Annotated[
         float, typer.Option(help="Seconds between checkpoints, which are in OUT/checkpoints.")
     ] = 30.0,
-    compile_steps: Annotated[
-        str, typer.Option("--compile", help="on or off: record a GPU's steps and replay them.")
+    capture: Annotated[
+        str, typer.Option("--capture", help="on or off: record a GPU's steps and replay them.")
     ] = "on",
 ) -> None:
     """Learn from a table; labels are not needed."""
     start = time.perf_counter()
-    one_of("--compile", compile_steps, ("on", "off"))
+    one_of("--capture", capture, ("on", "off"))
     options.check_paths(out, overwrite, table)
     has_model, checkpoints = (out / "manifest.json").exists(), out / "checkpoints"
     if has_model and not resume and not overwrite:
@@ -86,7 +86,7 @@ def fit(
         resume=resume,
         log_dir=out,
         tensorboard=tensorboard,
-        capture=compile_steps == "on",
+        capture=capture == "on",
     )
     try:
         with join_world(pick_device(device)) as world:

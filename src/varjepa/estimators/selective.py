@@ -73,12 +73,9 @@ def _one_per_row(uncertainty: ArrayLike, X: Any) -> Floats:
 
 # --- How uncertain a row may be and still be answered: thresholds with finite-sample guarantees.
 #
-# Pure functions of the calibration rows' uncertainties and errors. Calibration rows must be
-# drawn
-# independently from the same population as later rows, and neither classifier nor uncertainty
-# may
-# have seen them. Nothing else is assumed: not that the uncertainty is any good, not that it
-# has no
+# Pure functions of the calibration rows' uncertainties and errors. Calibration rows must be drawn
+# independently from the same population as later rows, and neither classifier nor uncertainty may
+# have seen them. Nothing else is assumed: not that the uncertainty is any good, not that it has no
 # ties, not that risk rises with it.
 
 

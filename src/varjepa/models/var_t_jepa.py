@@ -96,7 +96,7 @@ class CellDistributions:
     """p(π_j | s_j) of every feature j: Gaussian for numbers, categorical for categories."""
 
     mean: Tensor  # (B, F_num)
-    log_var: Tensor  # () or (B, F_num): the numbers' noise variance
+    log_var: Tensor  # (), (F_num,) or (B, F_num): log σ² of the numbers
     log_probs: list[tuple[Tensor, Tensor]]  # per group of features: (G,), (B, G, L_max)
 
     def nll(self, w: EncodedTable) -> Tensor:

@@ -199,7 +199,7 @@ def test_a_planted_collapse_rings_and_is_diagnosed() -> None:
         name = "latest"
         looks = 0.0
 
-        def score(self, objective: Any) -> float:
+        def score(self, loss: Any) -> float:
             self.looks += 1
             return self.looks
 

@@ -64,9 +64,9 @@ def test_the_probe_sees_exactly_the_training_and_validation_rows(
     seen: list[FilteredProbe] = []
 
     class Spy(FilteredProbe):
-        def score(self, objective: Any) -> float:
+        def score(self, loss: Any) -> float:
             seen.append(self)
-            return super().score(objective)
+            return super().score(loss)
 
     monkeypatch.setattr(fitting, "FilteredProbe", Spy)
     table, labels = small_table()

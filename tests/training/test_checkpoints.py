@@ -165,8 +165,8 @@ def test_patience_is_remembered(tmp_path: Path) -> None:
     class Falling(Selection):
         name = "falling"
 
-        def score(self, objective: Loss) -> float:
-            return -float(sum(p.detach().abs().sum() for p in objective.model.parameters()))
+        def score(self, loss: Loss) -> float:
+            return -float(sum(p.detach().abs().sum() for p in loss.model.parameters()))
 
     settings = replace(SHORT, validate_every=1, patience=2, learning_rate=0.1)
     whole = run(tmp_path / "whole", settings=settings, selection=Falling())
@@ -421,7 +421,7 @@ def test_a_signal_ends_a_validation_at_once(tmp_path: Path, whole: tuple[str, st
     class Slow(Selection):
         name = "held-out objective"
 
-        def score(self, objective: Loss) -> float:
+        def score(self, loss: Loss) -> float:
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(60)
             return 0.0

@@ -135,7 +135,7 @@ def test_a_recording_is_the_same_training() -> None:
             stepper.begin_epoch()
             for _ in range(stepper.steps_per_epoch):
                 stepper.step()
-        ends.append(torch.cat([p.detach().flatten() for p in stepper.objective.model.parameters()]))
+        ends.append(torch.cat([p.detach().flatten() for p in stepper.loss.model.parameters()]))
         if isinstance(stepper, CapturedStepper):
             assert stepper.graphs
             assert not stepper.gave_up

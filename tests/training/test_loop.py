@@ -103,7 +103,7 @@ def test_patience_ends_training() -> None:
         name = "falling"
         validations = 0
 
-        def score(self, objective: Loss) -> float:
+        def score(self, loss: Loss) -> float:
             self.validations += 1
             return -self.validations
 
@@ -118,7 +118,7 @@ def test_a_training_without_a_finite_look_says_so() -> None:
     class Blind(Selection):
         name = "blind"
 
-        def score(self, objective: Loss) -> float:
+        def score(self, loss: Loss) -> float:
             return math.nan
 
     objective = VarTJepaLoss(build(), WEIGHTS)

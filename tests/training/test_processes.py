@@ -246,7 +246,7 @@ class Opinion(Selection):
     def __init__(self, rank: int) -> None:
         self.rank, self.validations = rank, 0
 
-    def score(self, objective: Loss) -> float:
+    def score(self, loss: Loss) -> float:
         self.validations += 1
         return self.validations if self.rank else -self.validations
 

@@ -64,9 +64,7 @@ class PaddedStepper(Stepper):
         self.cursor.fill_(self.place)
 
     def step(self) -> None:
-        bucket = bucket_for(
-            self.sizes[self.place], self.objective.shape.features, self.objective.masks
-        )
+        bucket = bucket_for(self.sizes[self.place], self.loss.shape.features, self.loss.masks)
         self.place, self.done = self.place + 1, self.done + 1
         self.take_line(bucket)
 

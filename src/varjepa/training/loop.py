@@ -55,7 +55,7 @@ class TrainingResult:
 
 
 def train(
-    objective: Loss,
+    loss: Loss,
     rows: EncodedTable | RowSource,
     settings: Training,
     selection: Selection,
@@ -74,11 +74,11 @@ def train(
     training that resumes from ``past`` ends as if it had not been interrupted, to the last bit. All
     processes of a ``world`` call this with the same arguments and end with the same weights.
     """
-    model = objective.model
+    model = loss.model
     source = as_source(rows, row_numbers)
     state = TrainingState(best=snapshot(model))
     with (
-        make_stepper(objective, source, settings, seed, world, capture) as stepper,
+        make_stepper(loss, source, settings, seed, world, capture) as stepper,
         checkpointed(checkpoints, past, stepper, state, world) as checkpointer,
     ):
         for record in state.history:  # of the epochs before the checkpoint
@@ -99,8 +99,8 @@ def train(
             if state.epoch % settings.validate_every == 0 or stepper.done == stepper.total:
                 model.eval()
                 with checkpointer.validating():
-                    score = world.broadcast_number(selection.score(objective))
-                    active = check_collapse(objective, source.sample, world).active_units
+                    score = world.broadcast_number(selection.score(loss))
+                    active = check_collapse(loss, source.sample, world).active_units
                 validation = {
                     selection.name: score if math.isfinite(score) else None,
                     "active_units": active,
@@ -123,7 +123,7 @@ def train(
         state.best_epoch,
         state.best_score,
         state.history,
-        check_collapse(objective, source.sample, world),
+        check_collapse(loss, source.sample, world),
         skipped,
     )
 
@@ -214,7 +214,7 @@ class Selection(Protocol):
     @property
     def name(self) -> str: ...
 
-    def score(self, objective: Loss) -> float: ...
+    def score(self, loss: Loss) -> float: ...
 
     def noise(self, score: float) -> float:
         """How far below the best score a later epoch may be and still replace it."""
@@ -236,19 +236,19 @@ class HeldOutLoss(Selection):
     world: World = ALONE
 
     @torch.no_grad()
-    def score(self, objective: Loss) -> float:
+    def score(self, loss: Loss) -> float:
         streams = Streams.of(self.seed, self.rows.num.device)
         total = 0.0
         for part in self.rows.split(self.batch):
-            sizes = draw_mask_sizes(objective.shape.features, objective.masks, streams.sizes)
+            sizes = draw_mask_sizes(loss.shape.features, loss.masks, streams.sizes)
             draw = draw_step(
-                objective, len(part), part.observed, sizes, objective.masks.targets, streams.numbers
+                loss, len(part), part.observed, sizes, loss.masks.targets, streams.numbers
             )
             final = torch.ones(3, device=part.num.device)
             mine = self.world.own_slice(len(part))
             if mine.start < mine.stop:
                 draw, w = draw.rows(mine), part.take(mine)
-                total += float(objective.losses(w, draw.masks, draw.noise, final).loss.sum())
+                total += float(loss.losses(w, draw.masks, draw.noise, final).loss.sum())
         return -self.world.sum_number(total) / len(self.rows)
 
 
@@ -278,13 +278,13 @@ class FilteredProbe(Selection):
     def name(self) -> str:
         return "filtered accuracy" if self.discard else "accuracy"
 
-    def score(self, objective: Loss) -> float:
+    def score(self, loss: Loss) -> float:
         some = self._rows_to_learn_from()
         (features,) = self.world.map_rows(
-            lambda rows: (objective.embed(rows).flatten(1),), self.train.take(some)
+            lambda rows: (loss.embed(rows).flatten(1),), self.train.take(some)
         )
         held_out, *uncertainty = self.world.map_rows(
-            lambda rows: self._features_and_uncertainty(objective, rows), self.validation
+            lambda rows: self._features_and_uncertainty(loss, rows), self.validation
         )
         if not (features.isfinite().all() and held_out.isfinite().all()):
             return math.nan
@@ -300,12 +300,12 @@ class FilteredProbe(Selection):
         order = torch.randperm(len(self.train_labels), generator=generator)
         return order[: self.probe.rows].to(self.train_labels.device)
 
-    def _features_and_uncertainty(self, objective: Loss, rows: EncodedTable) -> tuple[Tensor, ...]:
+    def _features_and_uncertainty(self, loss: Loss, rows: EncodedTable) -> tuple[Tensor, ...]:
         """Tokens side by side (n, D · d) and, to discard rows by it, their measure (n,)."""
-        features = objective.embed(rows).flatten(1)
+        features = loss.embed(rows).flatten(1)
         if not self.discard:
             return (features,)
-        model = objective.model
+        model = loss.model
         if not isinstance(model, VarTJepa):
             raise ValueError("a model without uncertainty cannot be filtered by it")
         return features, measure_rows(model, rows, self.ranked_by, self.seed)

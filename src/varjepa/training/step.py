@@ -94,7 +94,7 @@ class Draw:
 
 
 def draw_step(
-    objective: Loss,
+    loss: Loss,
     rows: int,
     observed: Tensor | None,
     sizes: tuple[int, int] | tuple[Tensor, Tensor],
@@ -103,8 +103,8 @@ def draw_step(
     bucket: tuple[int, int] | None = None,
 ) -> Draw:
     """Draw one step's masks and noise; for ``bucket`` see :func:`draw_masks`."""
-    masks = draw_masks(rows, objective.shape.features, observed, sizes, targets, numbers, bucket)
-    return Draw(masks, objective.draw_noise(rows, masks.context.shape[1], numbers))
+    masks = draw_masks(rows, loss.shape.features, observed, sizes, targets, numbers, bucket)
+    return Draw(masks, loss.draw_noise(rows, masks.context.shape[1], numbers))
 
 
 def _part(index: Tensor | None, here: slice) -> Any:
@@ -207,19 +207,19 @@ class Stepper:
 
     def __init__(
         self,
-        objective: Loss,
+        loss: Loss,
         rows: EncodedTable | RowSource,
         settings: Training,
         seed: int,
         world: World = ALONE,
     ) -> None:
-        self.objective, self.settings, self.world = objective, settings, world
+        self.loss, self.settings, self.world = loss, settings, world
         self.source = as_source(rows)
         self.rows = self.source.rows
         self.device = self.rows.num.device
-        self.optimiser = make_optimiser(objective.model, settings, self.device)
+        self.optimiser = make_optimiser(loss.model, settings, self.device)
         self.streams = Streams.of(seed, self.device)
-        self.tally = Tally(("loss", *objective.names), self.device)
+        self.tally = Tally(("loss", *loss.names), self.device)
         self.guard = StepGuard(self.device)
         assert isinstance(settings.batch_size, int)
         assert isinstance(settings.epochs, int)
@@ -246,7 +246,7 @@ class Stepper:
         self.order = order.to(self.device)
         steps = range(self.steps_per_epoch)
         self.sizes = [
-            draw_mask_sizes(self.objective.shape.features, self.objective.masks, self.streams.sizes)
+            draw_mask_sizes(self.loss.shape.features, self.loss.masks, self.streams.sizes)
             for _ in steps
         ]
         self.schedule = [self.rates_at(self.done + i) for i in steps]
@@ -293,11 +293,11 @@ class Stepper:
 
     def descend(self, inputs: StepInputs) -> None:
         """Algorithm 1's step; it changes no weight if the guard refuses its loss or gradient."""
-        objective = self.objective
+        loss = self.loss
         batch = self.rows.take(inputs.index)
         mine, share = own_rows(inputs, self.world)
         draw = draw_step(
-            objective, len(batch), batch.observed, inputs.sizes, objective.masks.targets,
+            loss, len(batch), batch.observed, inputs.sizes, loss.masks.targets,
             self.streams.numbers, inputs.bucket,
         ).rows(mine)  # fmt: skip
         w = batch.take(mine)
@@ -307,7 +307,7 @@ class Stepper:
             part = draw.rows(here)
             # autocast belongs to a thread
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.in_bfloat16):
-                losses = objective.losses(w.take(here), part.masks, part.noise, inputs.ramps)
+                losses = loss.losses(w.take(here), part.masks, part.noise, inputs.ramps)
             recorded = torch.stack([losses.loss, *losses.recorded]).detach()  # (T, rows)
             return (losses.descended * share[here]).sum(), recorded
 
@@ -316,24 +316,24 @@ class Stepper:
             total, recorded = work(slice(0, len(w)))
             total.backward()
         else:
-            slices = slices_of(len(w), objective.shape.features)
-            learned = objective.model.parameters()
+            slices = slices_of(len(w), loss.shape.features)
+            learned = loss.model.parameters()
             recorded = torch.cat(self.threads.backward(work, slices, learned), dim=-1)
         self.row_loss.zero_()[mine] = recorded[0]
         means = (recorded * share).sum(-1)
-        gradients = [p.grad for p in objective.model.parameters() if p.grad is not None]
+        gradients = [p.grad for p in loss.model.parameters() if p.grad is not None]
         self.world.sum_tensors([*gradients, means, self.row_loss])
         bad = self.guard.refuses(means[0], torch.nn.utils.get_total_norm(gradients))
         set_rate(self.optimiser, inputs.rate)
         self.optimiser.found_inf = bad.float()  # type: ignore[attr-defined]  # fused: skip the step
         self.optimiser.step()
-        objective.after_step(inputs.progress)
+        loss.after_step(inputs.progress)
         self.tally.add(means, bad)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that later steps depend on, besides settings and rows."""
         order, sizes = self.begun_from
-        moments = moments_of(self.optimiser, self.objective.model)
+        moments = moments_of(self.optimiser, self.loss.model)
         return {
             "done": torch.tensor(self.done),
             "generator.order": order,
@@ -341,13 +341,13 @@ class Stepper:
             "generator.numbers": self.streams.numbers.get_state(),
             "usual_norm": self.guard.usual,
             **{f"tally.{name}": value for name, value in self.tally.tensors().items()},
-            **{f"model.{name}": w for name, w in self.objective.model.state_dict().items()},
+            **{f"model.{name}": w for name, w in self.loss.model.state_dict().items()},
             **{f"moment.{name}": moment for name, moment in moments.items()},
         }
 
     def restore(self, saved: Mapping[str, Tensor]) -> None:
         """Continue from ``saved``: begin its epoch again and go to its step."""
-        model, done = self.objective.model, int(saved["done"])
+        model, done = self.loss.model, int(saved["done"])
         if not 0 < done <= self.total:
             raise ValueError(f"step {done} is not one of {self.total}")
         model.load_state_dict(_below("model.", saved))
@@ -416,7 +416,7 @@ def _below(prefix: str, saved: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def make_stepper(
-    objective: Loss,
+    loss: Loss,
     rows: EncodedTable | RowSource,
     settings: Training,
     seed: int,
@@ -428,8 +428,8 @@ def make_stepper(
     if source.rows.num.device.type == "cuda" and capture:
         from varjepa.training.cuda_graphs import CapturedStepper
 
-        return CapturedStepper(objective, source, settings, seed, world)
-    return Stepper(objective, source, settings, seed, world)
+        return CapturedStepper(loss, source, settings, seed, world)
+    return Stepper(loss, source, settings, seed, world)
 
 
 # --- Schedules and AdamW.

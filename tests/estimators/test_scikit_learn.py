@@ -11,7 +11,6 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections.abc import Callable
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -46,7 +45,7 @@ def test_scikit_learn_checks(estimator: VarTJEPA, check: Callable[[VarTJEPA], No
         check(estimator)
 
 
-TINY_T_JEPA = {k: v for k, v in SMALL.items() if k in signature(TJEPA).parameters}
+TINY_T_JEPA = {k: v for k, v in SMALL.items() if not k.startswith("imputer")}
 
 NEVER_RUN = (
     estimator_checks.check_estimators_partial_fit_n_features,

@@ -47,9 +47,9 @@ def test_a_missing_file_is_named(folder: Path, name: str) -> None:
     ("change", "says"),
     [
         ({"format": "other"}, "is not a varjepa model"),
-        ({"version": 99}, "format version 99, this varjepa reads 3"),
-        ({"version": 1}, "format version 1, this varjepa reads 3; fit the model again"),
-        ({"version": 2}, "format version 2, this varjepa reads 3; fit the model again"),
+        ({"version": 99}, "format version 99, this varjepa reads 4"),
+        ({"version": 1}, "format version 1, this varjepa reads 4; fit the model again"),
+        ({"version": 2}, "format version 2, this varjepa reads 4; fit the model again"),
         ({"version": "3"}, "of any format version"),
         ({"files": {"../x": "0"}}, "does not list"),
         ({"files": None}, "does not list"),

@@ -185,7 +185,7 @@ def test_wrong_types_are_refused(path: tuple[Any, ...], wrong: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "wrong", "reason"),
     [
-        (("version",), 2, "version is 2"),
+        (("version",), 1, "version is 1"),
         (("version",), True, "integer of 64 bits"),
         (("format",), "other", "format must be"),
         (("scaling",), "log", "scaling must be one of"),

@@ -501,6 +501,7 @@ class TableCodec:
                     "part": item.part,
                     "missing_share": item.marginal.missing_share,
                     "quantiles": list(item.marginal.quantiles),
+                    "bins": _plain(item.bins),
                     **_plain(item.scaler),
                 }
                 for item in self.numeric

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from varjepa.errors import InputError
+from varjepa.tables.bins import MOST_BINS, Bins
 from varjepa.tables.columns import (
     KINDS,
     VALUE,
@@ -134,7 +135,7 @@ def list_of(check: Check) -> Check:
 # --- the codec
 
 FORMAT = "varjepa-table-codec"
-VERSION = 1
+VERSION = 2
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
@@ -186,6 +187,7 @@ def _numeric(value: Any, where: str) -> NumericFeature:
         part=one_of((VALUE, ELAPSED, *CALENDAR_PARTS)),
         missing_share=share,
         quantiles=list_of(_network_number),
+        bins=_bins,
         low=optional(integer_or_number),
         high=optional(integer_or_number),
         is_integer=flag,
@@ -196,9 +198,39 @@ def _numeric(value: Any, where: str) -> NumericFeature:
     )
     column, part = found.pop("column"), found.pop("part")
     marginal = Marginal(found.pop("missing_share"), found.pop("quantiles"))
+    bins = found.pop("bins")
     scaler = Scaler(**found)
     _check_scaler(scaler, where)
-    return NumericFeature(column, part, scaler, marginal)
+    if scaler.is_empty != (len(bins) == 0):
+        raise InputError(f"{where}.bins belong to columns with values, and only to them")
+    return NumericFeature(column, part, scaler, marginal, bins)
+
+
+def _bins(value: Any, where: str) -> Bins:
+    numbers = list_of(_network_number)
+    bins = Bins(
+        **StrictObject(value, where).take_all(
+            low=numbers, high=numbers, upper=numbers, share=list_of(share), mean=numbers
+        )
+    )
+    count = len(bins)
+    if not {len(bins.high), len(bins.share), len(bins.mean)} == {count} or count > 2 * MOST_BINS:
+        raise InputError(f"{where} must have one low, high, share and mean for each of few bins")
+    if len(bins.upper) != max(0, count - 1):
+        raise InputError(f"{where}.upper must have one number between each two bins")
+    if not all(a <= b <= c for a, b, c in zip(bins.low, bins.mean, bins.high, strict=True)):
+        raise InputError(f"{where}.mean must lie between low and high")
+    ends = zip(bins.low, bins.high, bins.low[1:], bins.high[1:], bins.upper, strict=False)
+    for low, high, next_low, next_high, upper in ends:
+        if not (high <= next_low and low < next_high and low <= upper < next_high):
+            raise InputError(f"{where} must be sorted and disjoint")
+    if any(left >= right for left, right in pairwise(bins.upper)):
+        raise InputError(f"{where}.upper must increase")
+    if any(left >= right for left, right in pairwise(map(np.float32, bins.knots))):
+        raise InputError(f"{where} must have ends that differ in float32")
+    if count and not abs(math.fsum(bins.share) - 1.0) < 1e-6:
+        raise InputError(f"{where}.share must sum to 1")
+    return bins
 
 
 def _network_number(value: Any, where: str) -> float:

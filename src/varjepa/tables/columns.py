@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from varjepa.errors import InputError
+from varjepa.tables.bins import Bins
 from varjepa.tables.messages import quoted, suggestion
 from varjepa.tables.scaling import Scaler, Scaling
 from varjepa.tables.values import (
@@ -449,6 +450,8 @@ class NumericFeature:
     """``value`` for a numeric column; elapsed, month, weekday or hour for a datetime column."""
     scaler: Scaler
     marginal: Marginal
+    bins: Bins
+    """Of the training values in network scale, rounded to float32, as networks get them."""
 
     @property
     def feature(self) -> Feature:
@@ -500,8 +503,10 @@ def fit_part(
         return None
     known = numbers.take_kept()
     scaler = Scaler.fit(known, column.is_integer or column.unit is not None, scaling)
-    marginal = Marginal(missing_share, _quantiles(scaler.to_unit(known)))
-    return NumericFeature(column.name, part, scaler, marginal)
+    unit = scaler.to_unit(known)
+    marginal = Marginal(missing_share, _quantiles(unit))
+    bins = Bins.fit(unit.astype(np.float32).astype(np.float64))
+    return NumericFeature(column.name, part, scaler, marginal, bins)
 
 
 def _quantiles(unit: NDArray[np.float64]) -> tuple[float, ...]:

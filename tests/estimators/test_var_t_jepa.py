@@ -4,6 +4,7 @@
    of; a table without names is matched by position.
 2. Same seed, same weights; save → load → identical embeddings.
 3. impute leaves observed cells alone, stays within kind and range, and several draws differ.
+   Filled and drawn cells keep the step of the training values: midnights, Saturdays, hundreds.
 4. A wide predictor really conditions: a column that is a function of two others is filled from
    them (R² ≥ .8, accuracy ≥ .9), and no longer when those are shuffled.
 5. sample keeps what is given and draws within kind and range.
@@ -174,6 +175,24 @@ def test_several_imputations_differ(model: VarTJEPA) -> None:
     pd.testing.assert_frame_equal(same[0][2], same[1][2])
     prior = model.impute_samples(X, 2, z="prior")
     assert not prior[0]["size"].equals(draws[0]["size"])
+
+
+def test_filled_and_drawn_cells_keep_the_step_of_the_column() -> None:
+    rng = np.random.default_rng(0)
+    week = rng.integers(0, 200, 80)
+    X = pd.DataFrame(
+        {
+            "Saturday": pd.Timestamp("2020-01-04") + pd.to_timedelta(7 * week, "D"),
+            "price": 100 * rng.integers(3, 90, 80),
+            "weight": (week + rng.integers(0, 9, 80)) / 10,
+        }
+    )
+    fitted = quiet_fit(X)
+    holed = X.mask(rng.random(X.shape) < 0.3)
+    for table in (fitted.impute(holed), *fitted.impute_samples(holed, 2), fitted.sample(50)):
+        assert set(table["Saturday"].dt.strftime("%A %X")) == {"Saturday 00:00:00"}
+        assert set(table["price"] % 100) == {0}
+        assert (table["weight"] == table["weight"].round(1)).all()
 
 
 def test_imputation_conditions_on_the_other_columns() -> None:

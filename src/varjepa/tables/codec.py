@@ -165,6 +165,9 @@ class _Numbers:
     def __init__(self, draft: Column) -> None:
         self.draft = draft
         self.width = 1 if draft.unit is None else 1 + len(CALENDAR_PARTS)
+        kind = value_type(draft.type)
+        is_float = pa.types.is_floating(kind)
+        self.floats = np.dtype(kind.to_pandas_dtype()) if is_float else None
         self.parts: dict[str, NumberSummary] = {}
         self.valid = self.infinite = 0
 
@@ -173,7 +176,7 @@ class _Numbers:
         self.valid += int(found.valid.sum())
         self.infinite += found.infinite
         for part, values in found.values.items():
-            self.parts.setdefault(part, NumberSummary()).add(values, found.valid, kept)
+            self.parts.setdefault(part, NumberSummary(self.floats)).add(values, found.valid, kept)
 
     def column(self) -> Column:
         if self.draft.kind != "numeric":
@@ -463,8 +466,8 @@ class TableCodec:
         """Network scale back to a table with the original column order, names and types.
 
         A cell is missing where its code is 0, its number is not finite, or ``observed`` says so.
-        ``clip`` keeps numbers and dates within the training range; integers are rounded. Of a
-        datetime column only the elapsed time is read.
+        ``clip`` keeps numbers and dates within the training range; they are rounded to the step of
+        the training values. Of a datetime column only the elapsed time is read.
         """
         numbers, codes = np.asarray(x_num, dtype=np.float64), np.asarray(x_cat, dtype=np.int64)
         self._check_shapes(numbers, codes)

@@ -20,6 +20,7 @@ from varjepa.errors import InputError
 from varjepa.tables.bins import MOST_BINS, Bins
 from varjepa.tables.columns import (
     KINDS,
+    MOST_DECIMALS,
     VALUE,
     CategoricalFeature,
     Column,
@@ -29,7 +30,7 @@ from varjepa.tables.columns import (
     TableSchema,
 )
 from varjepa.tables.messages import listed
-from varjepa.tables.scaling import SCALINGS, Scaler
+from varjepa.tables.scaling import SCALINGS, Scaler, step_of_decimals
 from varjepa.tables.values import CALENDAR_PARTS, ELAPSED, NANOSECONDS, parse_type
 
 Check = Callable[[Any, str], Any]
@@ -195,6 +196,7 @@ def _numeric(value: Any, where: str) -> NumericFeature:
         scale=number,
         knots=list_of(number),
         heights=list_of(number),
+        step=optional(integer_or_number),
     )
     column, part = found.pop("column"), found.pop("part")
     marginal = Marginal(found.pop("missing_share"), found.pop("quantiles"))
@@ -248,6 +250,8 @@ def _check_scaler(scaler: Scaler, where: str) -> None:
         fits = low >= -(2**63) and high < (2**64 if low >= 0 else 2**63)
         if not (fits and scaler.is_integer):
             raise InputError(f"{where}.low and high must be those of a 64-bit integer column")
+    if scaler.step is not None and not _is_step(scaler):
+        raise InputError(f"{where}.step must be one of the values between low and high")
     if scaler.scale <= 0:
         raise InputError(f"{where}.scale must be above 0")
     if not abs(2.0 - scaler.shift) + 3.0 < LARGEST_FLOAT32 * min(scaler.scale, 1.0):
@@ -258,6 +262,16 @@ def _check_scaler(scaler: Scaler, where: str) -> None:
         curve = getattr(scaler, key)
         if any(left >= right for left, right in pairwise(curve)):
             raise InputError(f"{where}.{key} must increase")
+
+
+def _is_step(scaler: Scaler) -> bool:
+    """Whether the range can be walked in this step."""
+    low, high, step = scaler.low, scaler.high, scaler.step
+    if low is None or high is None or step is None or type(step) is not type(low):
+        return False
+    if step < 1:
+        return step in [step_of_decimals(k) for k in range(1, MOST_DECIMALS + 1)]
+    return step % 1 == 0 and low < high and (high - low) % step == 0
 
 
 def _categorical(value: Any, where: str) -> CategoricalFeature:

@@ -8,6 +8,7 @@ levels than memory allows, the frequent ones are found first and counted in a se
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from varjepa.errors import InputError
 from varjepa.tables.bins import Bins
 from varjepa.tables.messages import quoted, suggestion
-from varjepa.tables.scaling import Scaler, Scaling
+from varjepa.tables.scaling import Scaler, Scaling, step_of_decimals
 from varjepa.tables.values import (
     CALENDAR_PARTS,
     as_instants,
@@ -53,10 +54,18 @@ class MemoryLimits:
     """levels of all categories together"""
 
 
-class NumberSummary:
-    """The numbers of one column, or of one part of a date."""
+MOST_DECIMALS = 6
+STEP_VALUES = 20
+"""With fewer values, that all are on a step may be chance."""
 
-    def __init__(self) -> None:
+
+class NumberSummary:
+    """The numbers of one column, or of one part of a date.
+
+    ``floats`` is the type they had, if they were floats of fewer than 64 bits.
+    """
+
+    def __init__(self, floats: np.dtype[Any] | None = None) -> None:
         self.low: int | float | None = None
         self.high: int | float | None = None
         self.count = 0
@@ -64,6 +73,12 @@ class NumberSummary:
         self._types: set[str] = set()
         self._has_fractions = False
         self._kept: list[NDArray[Any]] = []
+        self._floats = np.dtype(np.float64) if floats is None else floats
+        self._origin: int | None = None
+        self._divisor = 0
+        """Greatest common divisor of all differences of integers so far; 0: all are equal."""
+        self._decimals = 0
+        """That all numbers so far can be written with; more than MOST_DECIMALS: with none."""
 
     def add(
         self,
@@ -83,8 +98,23 @@ class NumberSummary:
         self.low = low if self.low is None else min(self.low, low)
         self.high = high if self.high is None else max(self.high, high)
         self.count += len(known)
-        if not is_integer_type and not self._has_fractions:
-            self._has_fractions = not bool((np.rint(known) == known).all())
+        if not is_integer_type:
+            if not self._has_fractions:
+                self._has_fractions = not bool((np.rint(known) == known).all())
+            self._decimals = _count_decimals(known, self._decimals, self._floats)
+        if not self._has_fractions and max(abs(low), abs(high)) < _EXACT_INTEGERS:
+            self._divide(known.astype(np.int64), int(low))
+        elif is_integer_type:
+            self._divide(known, int(low))
+
+    def _divide(self, integers: NDArray[Any], low: int) -> None:
+        """Count a block's integers, of which ``low`` is the smallest, in the common divisor."""
+        if self._origin is None:
+            self._origin = low
+        self._divisor = math.gcd(self._divisor, low - self._origin)
+        if self._divisor != 1:  # differences modulo 2^64, hence exact
+            distances = integers.astype(np.uint64) - np.uint64(low % 2**64)
+            self._divisor = math.gcd(self._divisor, int(np.gcd.reduce(distances)))
 
     @property
     def type(self) -> np.dtype[Any]:
@@ -113,6 +143,22 @@ class NumberSummary:
             return False
         return max(map(abs, self.ends)) < _EXACT_INTEGERS
 
+    @property
+    def step(self) -> int | float | None:
+        """What all differences of integers are multiples of, or 0.1, 0.01, … for decimals.
+
+        None: there is none, or there are too few numbers to tell.
+        """
+        if self.ends is None or self.low == self.high or self.count < STEP_VALUES:
+            return None
+        if self.is_integer:
+            return self._divisor if self.type.kind in "iu" else float(self._divisor)
+        # larger floats are so far apart that many have few decimals by chance
+        largest = 2.0 ** (np.finfo(self._floats).nmant - 4) / 10.0**self._decimals
+        if 0 < self._decimals <= MOST_DECIMALS and max(map(abs, self.ends)) < largest:
+            return step_of_decimals(self._decimals)
+        return None
+
     def take_kept(self) -> NDArray[Any]:
         """The numbers that were kept, in the order of the rows, which are then released.
 
@@ -123,6 +169,20 @@ class NumberSummary:
         if len(numbers) < self.count:
             numbers = np.concatenate([numbers, np.array(self.ends, self.type)])
         return numbers
+
+
+def _count_decimals(values: NDArray[np.float64], least: int, kind: np.dtype[Any]) -> int:
+    """Decimals that these floats of a type are written with; MOST_DECIMALS + 1: none suffice."""
+    for decimals in range(least, MOST_DECIMALS + 1):
+        if _has_decimals(values[:1000], decimals, kind) and _has_decimals(values, decimals, kind):
+            return decimals
+    return MOST_DECIMALS + 1
+
+
+def _has_decimals(values: NDArray[np.float64], decimals: int, kind: np.dtype[Any]) -> bool:
+    with np.errstate(over="ignore"):
+        rounding = 2.0 * np.spacing(np.abs(values).astype(kind))
+        return bool((np.abs(np.round(values, decimals) - values) <= rounding).all())
 
 
 class LevelSummary:
@@ -502,7 +562,8 @@ def fit_part(
     if part in CALENDAR_PARTS and numbers.low == numbers.high:
         return None
     known = numbers.take_kept()
-    scaler = Scaler.fit(known, column.is_integer or column.unit is not None, scaling)
+    is_integer = column.is_integer or column.unit is not None
+    scaler = Scaler.fit(known, is_integer, scaling, numbers.step)
     unit = scaler.to_unit(known)
     marginal = Marginal(missing_share, _quantiles(unit))
     bins = Bins.fit(unit.astype(np.float32).astype(np.float64))

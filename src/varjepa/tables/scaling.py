@@ -10,15 +10,19 @@ training value; a method then bends positions:
 Positions outside [0, 1] (values that training never saw) are squeezed smoothly into (−1, 0) and
 (1, 2), so that no value, however wild, can dominate a batch; nothing inside is touched.
 
+Decoded values keep the *step* of the training values (whole days, hundreds, cents), where there is
+one: each is the smallest training value plus a multiple of it, or has its number of decimals.
+
 How exactly a value returns. Through float64: integers exactly while the column's range is below
-2^51 (min_max) or 2^45 (the others). Through float32: within 1e-6 of the range, and integers exactly
-while the range is below 2^22 (min_max, standard) or 2^19 (quantile).
+2^51 (min_max) or 2^45 (the others). Through float32: within 1e-6 of the range and half a step, and
+integers exactly while the range is below 2^22 (min_max, standard) or 2^19 (quantile). A value that
+is not on the step returns as the nearest that is.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -62,26 +66,35 @@ class Scaler:
     """Positions of the quantiles, increasing from 0 to 1 (quantile)."""
     heights: tuple[float, ...] = ()
     """What the quantile curve is at each knot, increasing from 0 to 1."""
+    step: int | float | None = None
+    """All training values are ``low`` plus a multiple of this integer, or multiples of this power
+    of ten below 1; None if neither is known. Of the type of ``low``."""
 
     @classmethod
-    def fit(cls, values: NDArray[Any], is_integer: bool, scaling: Scaling) -> Scaler:
+    def fit(
+        cls,
+        values: NDArray[Any],
+        is_integer: bool,
+        scaling: Scaling,
+        step: int | float | None = None,
+    ) -> Scaler:
         """Fit on the valid training values, int64, uint64 or float64."""
         check_scaling(scaling)
         if not len(values):
             return cls(None, None, is_integer)
         as_number = int if values.dtype.kind in "iu" else float
-        plain = cls(as_number(values.min()), as_number(values.max()), is_integer)
+        plain = cls(as_number(values.min()), as_number(values.max()), is_integer, step=step)
         if scaling == "min_max":
             return plain
         positions = plain._positions(values)
         if scaling == "standard":
             scale = float(positions.std()) or 1.0
             shift = float(positions.mean()) if plain._span() else CONSTANT_POSITION
-            return cls(plain.low, plain.high, is_integer, shift=shift, scale=scale)
+            return replace(plain, shift=shift, scale=scale)
         if not plain._span():
             return plain
         knots, heights = _quantile_curve(positions)
-        return cls(plain.low, plain.high, is_integer, knots=knots, heights=heights)
+        return replace(plain, knots=knots, heights=heights)
 
     @property
     def is_empty(self) -> bool:
@@ -103,6 +116,7 @@ class Scaler:
         """Network scale back to values: int64 or uint64 for integer columns, else float64.
 
         ``clip`` keeps the result within the training range; without it the squeeze is undone.
+        Values are rounded to the step, and to integers in integer columns.
         """
         if self.low is None or self.high is None:
             return np.zeros(len(unit))
@@ -115,7 +129,7 @@ class Scaler:
             position = np.zeros_like(position)
         position = np.clip(position, 0.0, 1.0) if clip else _unsqueeze(position)
         if isinstance(self.low, int) and isinstance(self.high, int):
-            return _integers_at(position, self.low, self.high)
+            return _integers_at(position, self.low, self.high, int(self.step or 1))
         return self._floats_at(position, clip)
 
     def _span(self) -> float:
@@ -144,14 +158,21 @@ class Scaler:
                 return _offsets(values, self.low) / span
             return (values.astype(np.float64) * half - float(self.low) * half) / span
 
+    def _rounded(self, values: Array) -> Array:
+        assert self.low is not None
+        if self.step is None:
+            return np.rint(values) if self.is_integer else values
+        if self.step < 1:
+            return np.round(values, decimals_of_step(self.step))
+        return self.low + np.rint((values - self.low) / self.step) * self.step
+
     def _floats_at(self, position: Array, clip: bool) -> Array:
         assert self.low is not None
         assert self.high is not None
         half = self._half()
         with np.errstate(over="ignore"):
             values = (float(self.low) * half + position * self._span()) / half
-        if self.is_integer:
-            values = np.rint(values)
+            values = self._rounded(values)
         # position 1 may land one rounding above high, and twice the half above the largest float
         ends = (self.low, self.high) if clip else (-np.finfo(np.float64).max, None)
         return np.nan_to_num(np.clip(values, *ends))
@@ -160,6 +181,15 @@ class Scaler:
 def check_scaling(scaling: str) -> None:
     if scaling not in SCALINGS:
         raise InputError(f"scaling must be one of {', '.join(SCALINGS)}, not {scaling!r}")
+
+
+def step_of_decimals(decimals: int) -> float:
+    """0.01 for 2: the float that is written like that."""
+    return float(f"1e-{decimals}")
+
+
+def decimals_of_step(step: float) -> int:
+    return round(-math.log10(step))
 
 
 def _squeeze(position: Array) -> Array:
@@ -206,18 +236,19 @@ def _offsets(values: NDArray[Any], low: int) -> Array:
     return np.where(below, -(np.uint64(0) - distance).astype(np.float64), distance)
 
 
-def _integers_at(position: Array, low: int, high: int) -> NDArray[Any]:
-    """Low + round(position · (high − low)) without passing the sum through float64."""
+def _integers_at(position: Array, low: int, high: int, step: int) -> NDArray[Any]:
+    """Low + step · round(position · (high − low) / step), the sum not in float64."""
     is_unsigned = high >= 2**63
-    steps = np.rint(np.clip(position, 0.0, 1.0) * float(high - low))
-    at_end = steps >= float(high - low)
+    last = (high - low) // step
+    steps = np.rint(np.clip(position, 0.0, 1.0) * float(last))
+    at_end = steps >= float(last)
     whole = np.where(at_end, 0.0, steps).astype(np.uint64)
-    whole = np.where(at_end, np.uint64(high - low), whole) + np.uint64(low % 2**64)
+    whole = np.where(at_end, np.uint64(last), whole) * np.uint64(step) + np.uint64(low % 2**64)
     values = whole if is_unsigned else whole.view(np.int64)
     outside = (position < 0) | (position > 1)
     if outside.any():
-        first, last = (0.0, 2.0**64) if is_unsigned else (-(2.0**63), 2.0**63)
-        wide = np.rint(float(low) + position * float(high - low))
-        wide = np.clip(wide, first, np.nextafter(last, 0.0))
+        first, end = (0.0, 2.0**64) if is_unsigned else (-(2.0**63), 2.0**63)
+        wide = float(low) + np.rint(position * float(last)) * float(step)
+        wide = np.clip(wide, first, np.nextafter(end, 0.0))
         values = np.where(outside, wide.astype(values.dtype), values)
     return values

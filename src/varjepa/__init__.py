@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Objective,
         PointArchitecture,
         PointObjective,
+        PointTraining,
         Run,
         Training,
     )
@@ -42,6 +43,7 @@ __all__ = [
     "Objective",
     "PointArchitecture",
     "PointObjective",
+    "PointTraining",
     "RiskCoverageDisplay",
     "Run",
     "SelectiveClassifier",
@@ -57,7 +59,15 @@ _MODULES = {
     "SelectiveClassifier": "varjepa.estimators.selective",
     "Validation": "varjepa.estimators.fitting",
     **dict.fromkeys(
-        ("Architecture", "Objective", "PointArchitecture", "PointObjective", "Run", "Training"),
+        (
+            "Architecture",
+            "Objective",
+            "PointArchitecture",
+            "PointObjective",
+            "PointTraining",
+            "Run",
+            "Training",
+        ),
         "varjepa.settings",
     ),
 }

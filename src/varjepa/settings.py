@@ -64,7 +64,7 @@ class EncoderSettings(Settings):
     ff: int = 128
     """feed-forward width of the encoders"""
     predictor_width: int = 16
-    """token width of the predictor (L_p); a narrow one keeps the posterior's spread informative"""
+    """token width of the predictor (L_p)"""
     predictor_depth: int = 4
     """layers of the predictor; not in the paper"""
     predictor_heads: int = 4
@@ -83,20 +83,43 @@ class EncoderSettings(Settings):
 class Architecture(EncoderSettings):
     """The networks of :class:`varjepa.VarTJEPA`."""
 
+    d: int = 128
+    """width of tokens and of every latent; a multiple of ``heads`` (d = d_z = D_hid)"""
+    depth: int = 2
+    """transformer layers of the encoders (L)"""
+    ff: int = 256
+    """feed-forward width of the encoders"""
+    predictor_width: int = 128
+    """token width of the predictor (L_p); the paper's is narrow, 16 or 32"""
+    predictor_depth: int = 2
+    """layers of the predictor; not in the paper"""
+    numbers: Literal["bins", "gaussian"] = "bins"
+    """tokens and likelihood of numbers. "bins": a piecewise-linear encoding over the column's
+    quantiles; a probability for every bin, and a mean. "gaussian": the paper's, one linear map for
+    all columns and a Gaussian with one variance"""
+    token_std: float = 0.5
+    """standard deviation of tokens and positions before training; 0.02 is usual"""
+    latent_log_var: float = -4.0
+    """log-variance of the latents before training: they carry little noise at first; 0: the plain
+    initialisation, with a variance of about 1"""
+    noise_variance: float = 1.0
+    """variance of numbers around their mean before training (σ_x², σ_y²)"""
     imputer_width: int = 64
     """token width of the imputer, a second predictor outside the ELBO; not in the paper"""
-    imputer_depth: int = 3
-    """layers of the imputer; 0: none, the predictor itself fills missing values as in the paper"""
+    imputer_depth: int = 0
+    """layers of the imputer; 0: none, the predictor itself predicts cells"""
     imputer_heads: int = 4
     """attention heads of the imputer"""
     imputer_ff: int = 128
     """feed-forward width of the imputer"""
-    noise_variance: float = 1.0
-    """σ_x² and σ_y² of the decoders before training (paper/LOG.md says what smaller ones do)"""
 
     def check(self) -> None:
         EncoderSettings.check(self)
         _check_multiple(self, "imputer_width", "imputer_heads")
+        if self.imputer_depth and self.numbers == "bins":
+            raise InputError('an imputer needs numbers="gaussian": set imputer_depth to 0')
+        if not self.token_std > 0.0:
+            raise InputError(f"token_std must be above 0, not {self.token_std}")
         if not self.noise_variance > MIN_NOISE_VARIANCE:
             raise InputError(
                 f"noise_variance must be above {MIN_NOISE_VARIANCE}, not {self.noise_variance}"
@@ -124,32 +147,43 @@ class MaskSettings(Settings):
 
     context_share: tuple[float, float] = (0.1, 0.9)
     """smallest and largest share of the columns in a context"""
-    target_share: tuple[float, float] = (0.1, 0.6)
-    """smallest and largest share of the columns in a target"""
+    target_share: tuple[float, float] | Literal["rest"] = (0.1, 0.6)
+    """smallest and largest share of the columns in a target; "rest": all that the context leaves"""
     targets: int = 2
     """target views per row and step (K; the paper has 4)"""
 
     def check(self) -> None:
         for name in ("context_share", "target_share"):
-            low, high = getattr(self, name)
+            if (share := getattr(self, name)) == "rest":
+                continue
+            low, high = share
             if not 0.0 <= low <= high <= 1.0:
                 raise InputError(f"{name} must be two ascending shares in [0, 1], not {low, high}")
 
 
 @dataclass(frozen=True, slots=True)
 class Objective(MaskSettings):
-    """Masks and weights of the five ELBO terms; the KL weights are the final, annealed ones."""
+    """Masks and weights of the loss; the KL weights are the final, annealed ones."""
 
+    context_share: tuple[float, float] = (0.1, 0.9)
+    """smallest and largest share of the columns in a context"""
+    target_share: tuple[float, float] | Literal["rest"] = "rest"
+    """smallest and largest share of the columns in a target; "rest": all that the context leaves"""
+    targets: int = 1
+    """target views per row and step (K; the paper has 4)"""
     alpha_rec: float = 0.1
     """weight of −log p(x | s_x)"""
-    alpha_gen: float = 1.0
+    alpha_gen: float = 0.5
     """weight of −log p(w | s_w)"""
-    alpha_kl_sx: float = 1e-4
+    alpha_kl_sx: float = 1e-6
     """weight of KL(q(s_x) ‖ N(0, I))"""
     alpha_kl_z: float = 1e-6
     """weight of KL(q(z) ‖ N(0, I))"""
-    alpha_kl_sy: float = 1e-2
+    alpha_kl_sy: float = 1e-4
     """weight of KL(q(s_y) ‖ p(s_y | s_x, z))"""
+    alpha_prediction: float = 1.0
+    """weight of −log p(y | s_y) at the mean of p(s_y | s_x, z): the predictor learns from values
+    too; 0: the ELBO alone, as in the paper"""
     imputer_kl: float = 1e-3
     """weight of KL(q ‖ r) in the imputer's own loss, which trains the imputer alone"""
 
@@ -176,26 +210,34 @@ class Training(Settings):
     """Optimisation, length, and how validation rows pick the checkpoint."""
 
     epochs: int | Literal["auto"] = "auto"
-    """maximum number of epochs; "auto": about 1,400 steps, within 10 to 200 epochs. Of a streamed
+    """maximum number of epochs; "auto": about ``auto_steps`` steps. Of a streamed
     table an epoch is a window of its rows, and the next epoch continues from there"""
     max_steps: int | None = None
     """maximum number of optimiser steps, whatever ``epochs`` says; None: no limit"""
+    time_limit: float | None = None
+    """seconds after which training ends with its best checkpoint so far; how far it comes by then
+    depends on the machine; None: no limit"""
     batch_size: int | Literal["auto"] = "auto"
-    """rows per step; "auto": a twentieth of the training rows, within 32 to 512"""
+    """rows per step; "auto": a sixteenth of the training rows, within 32 to 256"""
+    optimiser: Literal["muon", "adamw"] = "muon"
+    """"muon": Muon for the transformers' matrices and AdamW for everything else"""
     learning_rate: float = 1e-3
-    """AdamW's peak rate: linear warm-up before it, a cosine to 0 after it"""
+    """peak rate of AdamW; Muon's is twice that"""
+    schedule: Literal["average", "cosine"] = "average"
+    """after a linear warm-up. "average": a constant rate, and the weights used are a running
+    average, so that no length has to be known beforehand; "cosine": falls to 0 at the last step"""
     warm_up_share: float = 0.1
     """share of the training in which the rate rises"""
     anneal_share: tuple[float, float, float] = (0.2, 0.2, 0.2)
     """shares of the training in which the KL weights of s_x, z and s_y rise"""
-    weight_decay: float = 0.0
-    """AdamW's, on matrices only"""
+    weight_decay: float = 0.01
+    """on matrices only"""
     precision: Precision = "auto"
     """of the networks: "auto" is bfloat16 on a GPU and float32 elsewhere; latents and losses are
     float32 always"""
-    validate_every: int = 4
-    """epochs between two validations"""
-    patience: int = 5
+    validate_every: int | Literal["auto"] = "auto"
+    """epochs between two validations; "auto": about 50 steps"""
+    patience: int = 6
     """validations without improvement before training stops"""
     validation_share: float = 0.1
     """share of the rows held out to pick the checkpoint; 0: the training rows pick it"""
@@ -213,14 +255,28 @@ class Training(Settings):
         for name in ("warm_up_share", "validation_share", "discard_share"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise InputError(f"{name} must be in [0, 1), not {getattr(self, name)}")
+        if self.time_limit is not None and not self.time_limit > 0.0:
+            raise InputError(f"time_limit must be above 0 seconds, not {self.time_limit}")
 
     def resolve(self, rows: int) -> Training:
         """The same with what is "auto" decided by the number of rows to train on."""
-        batch = min(512, max(32, rows // 20)) if self.batch_size == "auto" else self.batch_size
-        steps = math.ceil(rows / batch)
-        wanted = min(200, max(10, math.ceil(AUTO_STEPS / steps)))
-        epochs = wanted if self.epochs == "auto" else self.epochs
-        return replace(self, epochs=epochs, batch_size=batch)
+        batch = min(256, max(32, rows // 16)) if self.batch_size == "auto" else self.batch_size
+        return self._lengths(rows, batch, AUTO_STEPS, (1, 1000), VALIDATION_STEPS)
+
+    def _lengths(
+        self, rows: int, batch: int, steps: int, ends: tuple[int, int], between: int
+    ) -> Any:
+        """Epochs for about so many steps, and epochs between validations, for a batch size."""
+        per_epoch = math.ceil(rows / batch)
+        low, high = ends
+        epochs = min(high, max(low, math.ceil(steps / per_epoch)))
+        every = max(1, round(between / per_epoch))
+        return replace(
+            self,
+            batch_size=batch,
+            epochs=epochs if self.epochs == "auto" else self.epochs,
+            validate_every=every if self.validate_every == "auto" else self.validate_every,
+        )
 
     def length(self, rows: int) -> float:
         """Epochs that a resolved training takes at most; the last one may end early."""
@@ -231,8 +287,36 @@ class Training(Settings):
         return min(self.epochs, self.max_steps / math.ceil(rows / self.batch_size))
 
 
-AUTO_STEPS = 1400
-"""Optimiser steps that ``epochs="auto"`` aims at, within 10 to 200 epochs."""
+AUTO_STEPS = 1200
+"""Optimiser steps that ``epochs="auto"`` aims at."""
+
+VALIDATION_STEPS = 50
+"""Steps between two validations that ``validate_every="auto"`` aims at."""
+
+
+@dataclass(frozen=True, slots=True)
+class PointTraining(Training):
+    """The training of :class:`varjepa.TJEPA`, which has an average of its own."""
+
+    epochs: int | Literal["auto"] = "auto"
+    """maximum number of epochs; "auto": about 1,400 steps, within 10 to 200 epochs"""
+    batch_size: int | Literal["auto"] = "auto"
+    """rows per step; "auto": a twentieth of the training rows, within 32 to 512"""
+    optimiser: Literal["muon", "adamw"] = "adamw"
+    """"muon": Muon for the transformers' matrices and AdamW for everything else"""
+    schedule: Literal["average", "cosine"] = "cosine"
+    """after a linear warm-up: as :class:`Training`'s"""
+    weight_decay: float = 0.0
+    """on matrices only"""
+    validate_every: int | Literal["auto"] = 4
+    """epochs between two validations"""
+    patience: int = 5
+    """validations without improvement before training stops"""
+
+    def resolve(self, rows: int) -> PointTraining:
+        """The same with what is "auto" decided by the number of rows to train on."""
+        batch = min(512, max(32, rows // 20)) if self.batch_size == "auto" else self.batch_size
+        return self._lengths(rows, batch, 1400, (10, 200), VALIDATION_STEPS)
 
 
 # --- one run

@@ -96,6 +96,8 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     """the settings object that each of these parameters takes"""
     _has_uncertainty: ClassVar[bool]
     """whether uncertain validation rows can be discarded"""
+    _scaling: ClassVar[Scaling]
+    """of numbers, where the constructor was given none"""
     _remedy: ClassVar[str]
     """what to do about a collapse"""
 
@@ -106,7 +108,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         training: Training | None = None,
         *,
         column_kinds: Mapping[str, ColumnKind] | None = None,
-        scaling: Scaling = "min_max",
+        scaling: Scaling | None = None,
         max_levels: int = 1000,
         output: Output = "flat",
         device: str = "auto",
@@ -141,6 +143,11 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     def _cls(self, model: Any, rows: EncodedTable) -> Tensor:
         """The CLS tokens of whole rows.  # (B, N_CLS, d)"""
         raise NotImplementedError
+
+    @property
+    def _predicts_values(self) -> bool:
+        """Whether the model is trained to predict cells, so that they can pick the checkpoint."""
+        return False
 
     # --- settings
 
@@ -268,7 +275,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         """The table as tensors, with a codec fitted to it; this fit's seed."""
         table = to_arrow(self, X, reset=True)
         codec = TableCodec.fit(
-            table, self.column_kinds, scaling=self.scaling, max_levels=self.max_levels
+            table, self.column_kinds, scaling=self.scaling or self._scaling, max_levels=self.max_levels
         )
         refuse_too_little(codec, table.num_rows)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -283,7 +290,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         self.frame_ = "pyarrow"
         self.n_features_in_ = len(files.schema)
         self.feature_names_in_ = np.array(files.schema.names, dtype=object)
-        codec = fit_codec(files, self.column_kinds, self.scaling, self.max_levels)
+        codec = fit_codec(files, self.column_kinds, self.scaling or self._scaling, self.max_levels)
         refuse_too_little(codec, files.rows)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         description = replace(describe_codec(codec), rows=files.rows) if self.verbose > 1 else None
@@ -390,7 +397,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         return {
             **{name: [kind, None] for name, kind in self.settings_kinds.items()},
             "column_kinds": [Mapping, None],
-            "scaling": [str],
+            "scaling": [str, None],
             "max_levels": [Integral],
             "output": [str],
             "device": [str],
@@ -421,7 +428,8 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     def table_shape(codec: TableCodec) -> TableShape:
         """What the networks need to know of a table; a category has MISSING as one state more."""
         numeric = len(codec.numeric)
-        return TableShape(numeric, tuple(f.levels + 1 for f in codec.features[numeric:]))
+        levels = tuple(f.levels + 1 for f in codec.features[numeric:])
+        return TableShape(numeric, levels, tuple(number.bins for number in codec.numeric))
 
     def _rows(self, encoded: EncodedTable) -> EncodedTable:
         return encoded.to(pick_device(self.device))

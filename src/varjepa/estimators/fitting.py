@@ -38,6 +38,7 @@ from varjepa.tables.shuffling import ShuffledFiles
 from varjepa.tables.streaming import TableFiles
 from varjepa.training.loop import (
     FilteredProbe,
+    HeldOutCells,
     HeldOutLoss,
     LinearProbeSettings,
     Selection,
@@ -399,7 +400,10 @@ def make_selection(
                 world,
                 _measure(settings.rank_by),
             )
-    return HeldOutLoss(rows.take(validation), estimator.seed_, world=world)
+    held_out = rows.take(validation)
+    if estimator._predicts_values:
+        return HeldOutCells(held_out, estimator.seed_, world=world)
+    return HeldOutLoss(held_out, estimator.seed_, world=world)
 
 
 def _measure(rank_by: tuple[str, str]) -> Measure:

@@ -74,7 +74,7 @@ def parameters_from_json(kind: type[TableEstimator], value: Any, where: str) -> 
     }
     parameters |= {
         "column_kinds": found.take("column_kinds", optional(_kinds)),
-        "scaling": found.take("scaling", one_of(SCALINGS)),
+        "scaling": found.take("scaling", optional(one_of(SCALINGS))),
         "max_levels": found.take("max_levels", _below(2**63)),
         "output": found.take("output", one_of(OUTPUTS)),
         "device": found.take("device", whole_text),

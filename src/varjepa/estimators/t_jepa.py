@@ -13,7 +13,7 @@ from torch import Tensor
 from varjepa.estimators.base import TableEstimator
 from varjepa.models.t_jepa import TJepa, embed_points
 from varjepa.nn.layers import TableShape
-from varjepa.settings import PointArchitecture, PointObjective, Training, at_least_one
+from varjepa.settings import PointArchitecture, PointObjective, PointTraining, at_least_one
 from varjepa.tables.codec import EncodedTable
 from varjepa.training.losses import TJepaLoss
 
@@ -45,7 +45,7 @@ class TJEPA(TableEstimator):
         >>> rng = np.random.default_rng(0)
         >>> X = rng.normal(size=(50, 3))
         >>> small = PointArchitecture(d=8, depth=1)
-        >>> model = TJEPA(small, training=Training(epochs=20), random_state=0).fit(X)
+        >>> model = TJEPA(small, training=PointTraining(epochs=20), random_state=0).fit(X)
         >>> model.transform(X).shape, model.embed(X).mean.shape
         ((50, 24), (50, 3, 8))
     """
@@ -54,9 +54,10 @@ class TJEPA(TableEstimator):
     settings_kinds: ClassVar = {
         "architecture": PointArchitecture,
         "objective": PointObjective,
-        "training": Training,
+        "training": PointTraining,
     }
     _has_uncertainty = False
+    _scaling = "min_max"
     _remedy = "train longer or with a lower learning rate, fit with labels, or use VarTJEPA"
 
     def embed(self, X: Any) -> PointEmbedding:

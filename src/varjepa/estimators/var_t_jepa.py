@@ -157,7 +157,7 @@ class VarTJEPA(TableEstimator):
         training: length, optimisation, validation. Every field of these three is documented in
             :mod:`varjepa.settings`; change one with ``set_params(training__epochs=20)``.
         column_kinds: columns that are not what they look like, e.g. {"zip": "categorical"}.
-        scaling: of numbers: "min_max", "standard" or "quantile".
+        scaling: of numbers: "standard" (the default), "min_max" or "quantile".
         max_levels: most frequent levels of a category to keep; the others count as missing.
         output: what ``transform`` gives: "flat" (columns · d), "mean" over columns, "cls" tokens.
         device: "auto" (a GPU where there is one), "cpu" or "cuda".
@@ -188,6 +188,7 @@ class VarTJEPA(TableEstimator):
         "training": Training,
     }
     _has_uncertainty = True
+    _scaling = "standard"
     _remedy = "train longer, raise alpha_rec and alpha_gen, or lower the KL weights"
 
     # --- embeddings and uncertainty
@@ -352,6 +353,10 @@ class VarTJEPA(TableEstimator):
         return as_kind(filled, self.frame_ if like_fit else frame_kind(given))
 
     # --- inside
+
+    @property
+    def _predicts_values(self) -> bool:
+        return bool(self.settings("objective").alpha_prediction)
 
     def _build(self, shape: TableShape) -> VarTJepa:
         return VarTJepa(shape, self.settings("architecture"))

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from varjepa.models.masking import FeatureMasks, masks_from_cells
-from varjepa.models.var_t_jepa import VarTJepa
+from varjepa.models.var_t_jepa import CellDistributions, VarTJepa
 from varjepa.nn.kernels.cpu import map_blocks
 from varjepa.randomness import generator_for
 from varjepa.tables.codec import EncodedTable
@@ -91,10 +91,27 @@ def sample_cells(
 ) -> EncodedTable:
     """A sample: latents from the predictor, then values from the decoder's distributions."""
     decoded = model.predicted_values(latents.rsample(generator))
+    if decoded.bin_log_probs is not None:
+        noisy = [
+            (features, _gumbel(log_probs, generator)) for features, log_probs in decoded.log_probs
+        ]
+        num = sample_numbers(decoded, generator)
+        return EncodedTable(num, _levels(model, noisy, len(num)), None)
     noise = torch.randn(decoded.mean.shape, generator=generator, device=generator.device)
     noisy = [(features, _gumbel(log_probs, generator)) for features, log_probs in decoded.log_probs]
     num = decoded.mean + (0.5 * decoded.log_var).exp() * noise
     return EncodedTable(num, _levels(model, noisy, len(num)), None)
+
+
+def sample_numbers(decoded: CellDistributions, generator: torch.Generator) -> Tensor:
+    """A bin of every number, and a place in it: the value itself where a bin is one.  # (B, F)"""
+    bins, log_probs = decoded.bins, decoded.bin_log_probs
+    assert bins is not None
+    assert log_probs is not None
+    chosen = _gumbel(log_probs, generator).argmax(-1).T  # (F, B)
+    low, high = bins.low.gather(1, chosen).T, bins.high.gather(1, chosen).T
+    place = torch.rand(low.shape, generator=generator, device=generator.device)
+    return torch.lerp(low, high, place)
 
 
 def _levels(model: VarTJepa, scores: list[tuple[Tensor, Tensor]], rows: int) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from varjepa.settings import MaskSettings
+from varjepa.tables.codec import EncodedTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,10 @@ def draw_mask_sizes(
     if features == 1:
         return 0, 1
     context = _size_range(features, settings.context_share)
+    if settings.target_share == "rest":
+        low, high = (min(size, features - 1) for size in context)
+        m_ctx = int(torch.randint(low, high + 1, (), generator=generator, device=generator.device))
+        return m_ctx, features - m_ctx
     target = _size_range(features, settings.target_share)
     if context[0] + target[0] > features:
         raise ValueError(
@@ -84,9 +89,10 @@ def largest_mask_sizes(features: int, settings: MaskSettings) -> tuple[int, int]
     """The largest (M_ctx, M_trg) that can be drawn."""
     if features == 1:
         return 0, 1
-    (low_ctx, high_ctx), (low_trg, high_trg) = (
-        _size_range(features, share) for share in (settings.context_share, settings.target_share)
-    )
+    low_ctx, high_ctx = _size_range(features, settings.context_share)
+    if settings.target_share == "rest":
+        return min(high_ctx, features - 1), max(1, features - low_ctx)
+    low_trg, high_trg = _size_range(features, settings.target_share)
     return min(high_ctx, features - low_trg), min(high_trg, features - low_ctx)
 
 
@@ -130,6 +136,17 @@ def draw_masks(
         if bucket is not None:
             target_valid = target_valid & (torch.arange(p_trg, device=device) < m_trg)
     return FeatureMasks(context, context_valid, drawn.indices[..., :p_trg], target_valid)
+
+
+def draw_cells(
+    rows: EncodedTable, features: int, share: float, generator: torch.Generator
+) -> Tensor:
+    """A random share of the known cells, at least one of every row that has any.  # (B, D) bool"""
+    keys = torch.rand(len(rows), features, generator=generator, device=generator.device)
+    if rows.observed is not None:
+        keys = keys.masked_fill(~rows.observed, math.inf)
+    least = keys.amin(-1, keepdim=True)
+    return ((keys < share) | (keys == least)) & keys.isfinite()
 
 
 def masks_from_cells(context: Tensor, target: Tensor) -> FeatureMasks:

@@ -22,12 +22,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from varjepa.models.masking import FeatureMasks
+from varjepa.models.masking import FeatureMasks, masks_from_cells
 from varjepa.nn.layers import (
     AttentionPooling,
+    BinHeads,
     FeatureHeads,
     FeatureTokenizer,
     GaussianHead,
+    PiecewiseTokenizer,
     TableShape,
     mean_over,
 )
@@ -88,21 +90,49 @@ def on_grid(p: DiagonalGaussian, masks: FeatureMasks, features: int) -> Diagonal
     return DiagonalGaussian(mean[:, :features], log_var[:, :features])
 
 
+def first_view_of(p: DiagonalGaussian) -> DiagonalGaussian:
+    """The first of K target views.  # (B, K, M, d) → (B, 1, M, d)"""
+    return DiagonalGaussian(p.mean[:, :1], p.log_var[:, :1])
+
+
 # --- The likelihood of a row's cells, which both decoders share.
 
 
 @dataclass(frozen=True, slots=True)
 class CellDistributions:
-    """p(π_j | s_j) of every feature j: Gaussian for numbers, categorical for categories."""
+    """p(π_j | s_j) of every feature j: categorical for categories; for numbers a Gaussian, or a
+    probability of every bin together with a mean.
+    """
 
     mean: Tensor  # (B, F_num)
-    log_var: Tensor  # (), (F_num,) or (B, F_num): log σ² of the numbers
+    log_var: Tensor  # (), (F_num,) or (B, F_num): log σ² of the numbers around their mean
     log_probs: list[tuple[Tensor, Tensor]]  # per group of features: (G,), (B, G, L_max)
+    bins: BinHeads | None = None
+    bin_log_probs: Tensor | None = None  # (B, F_num, T)
 
     def nll(self, w: EncodedTable) -> Tensor:
-        """−log p of every cell, meaningful where the cell is observed.  # (B, D)"""
-        squared = (w.num - self.mean).square() * (-self.log_var).exp()
-        numeric = 0.5 * (squared + self.log_var + LOG_TWO_PI)
+        """−log p of every cell, meaningful where the cell is observed.  # (B, D)
+
+        Of a binned number it is −log p(bin) − log N(value; mean, σ²): the first learns the whole
+        distribution, the second the mean, which a bin's middle would blur.
+        """
+        off = w.num - self.mean
+        if self.bin_log_probs is not None:
+            off = off.clamp(-MAX_OFF, MAX_OFF)
+        numeric = 0.5 * (off.square() * (-self.log_var).exp() + self.log_var + LOG_TWO_PI)
+        if self.bin_log_probs is not None:
+            numeric = numeric + self.bin_nll(w)
+        return torch.cat([numeric, *self.level_nll(w)], dim=1)
+
+    def bin_nll(self, w: EncodedTable) -> Tensor:
+        """−log p of the bin of every number.  # (B, F_num)"""
+        assert self.bins is not None
+        assert self.bin_log_probs is not None
+        index = self.bins.index(w.num).unsqueeze(-1)
+        return -self.bin_log_probs.gather(-1, index).squeeze(-1)
+
+    def level_nll(self, w: EncodedTable) -> list[Tensor]:
+        """−log p of the level of every category, one tensor or none.  # (B, F_cat)"""
         parts = []
         for features, log_probs in self.log_probs:
             state = w.cat.index_select(1, features - w.num.shape[1])  # (B, G)
@@ -112,29 +142,56 @@ class CellDistributions:
         if len(parts) > 1:  # groups to the order of their features
             grouped = torch.cat([features for features, _ in self.log_probs])
             parts = [torch.cat(parts, dim=1).index_select(1, grouped.argsort())]
-        return torch.cat([numeric, *parts], dim=1)
+        return parts
+
+
+MAX_OFF = 8.0
+"""Standard deviations from the mean that a binned number's Gaussian counts at most: beyond, the
+bins alone speak, so that no outlier rules a column."""
+
+_PACE = 10.0
+"""How much faster than other parameters a noise moves: Adam would take thousands of steps."""
 
 
 class Decoder(nn.Module):
-    """p(π_j | s_j): one linear head u_j per feature, one learned noise variance σ² for numbers."""
+    """p(π_j | s_j): one linear head u_j per feature.
+
+    Gaussian numbers share one learned noise variance σ², binned ones have one per feature.
+    """
 
     def __init__(self, shape: TableShape, settings: Architecture) -> None:
         super().__init__()
-        self.heads = FeatureHeads(shape.numeric, shape.levels, settings.d)
-        self.raw_log_var = nn.Parameter(torch.tensor(math.log(settings.noise_variance)))
+        self.bins = BinHeads(shape.bins, settings.d) if settings.numbers == "bins" else None
+        std = None if self.bins is None else 0.0
+        self.heads = FeatureHeads(shape.numeric, shape.levels, settings.d, std)
+        start = torch.tensor(math.log(settings.noise_variance))
+        if self.bins is not None:
+            start = start.expand(shape.numeric).clone() / _PACE
+        self.raw_log_var = nn.Parameter(start)
         self.min_log_var = math.log(MIN_NOISE_VARIANCE)
 
     @property
     def log_var(self) -> Tensor:
-        """Log σ², smoothly bounded below."""
-        free = soft_clamp_log_var(self.raw_log_var)
+        """Log σ², smoothly bounded below.  # () or (F_num,)"""
+        free = soft_clamp_log_var(self.raw_log_var if self.bins is None else _PACE * self.raw_log_var)
         # log(e^free + e^floor), without a constant that would have to be copied to a GPU each time
         return self.min_log_var + softplus(free - self.min_log_var)
 
     def forward(self, s: Tensor, frozen: bool = False) -> CellDistributions:
         """A distribution for every feature; frozen heads get no gradient.  # (B, D, d)"""
         means = at_least_float32(self.heads.means(s, frozen))
-        return CellDistributions(means, self.log_var, self.heads.log_probs(s, frozen))
+        log_probs = self.heads.log_probs(s, frozen)
+        of_bins = None if self.bins is None else self.bins(s)
+        return CellDistributions(means, self.log_var, log_probs, self.bins, of_bins)
+
+
+def make_tokenizer(
+    shape: TableShape, settings: Architecture
+) -> FeatureTokenizer | PiecewiseTokenizer:
+    """The tokenizer that goes with the likelihood of numbers."""
+    if settings.numbers == "bins":
+        return PiecewiseTokenizer(shape, settings.d, settings.token_std)
+    return FeatureTokenizer(shape.numeric, shape.levels, settings.d)
 
 
 # --- Context: (I) q(s_x | x) and (V) p(x | s_x).
@@ -146,10 +203,10 @@ class ContextEncoder(nn.Module):
     def __init__(self, shape: TableShape, settings: Architecture) -> None:
         super().__init__()
         o = settings
-        self.tokenizer = FeatureTokenizer(shape.numeric, shape.levels, o.d)
-        self.cls = nn.Parameter(torch.randn(o.n_cls, o.d) * 0.02)
+        self.tokenizer = make_tokenizer(shape, o)
+        self.cls = nn.Parameter(torch.randn(o.n_cls, o.d) * o.token_std)
         self.transformer = Transformer(o.d, o.depth, o.heads, o.ff)
-        self.head = GaussianHead(o.d, o.d)
+        self.head = GaussianHead(o.d, o.d, o.latent_log_var)
 
     def forward(self, w: EncodedTable, masks: FeatureMasks) -> DiagonalGaussian:
         """Of w only the context is read.  # → (B, N_CLS + M_ctx, d)"""
@@ -187,7 +244,7 @@ class AuxiliaryEncoder(nn.Module):
         for before, after in pairwise(widths):
             layers += [nn.Linear(before, after), nn.LayerNorm(after), nn.GELU()]
         self.mlp = nn.Sequential(*layers)
-        self.head = GaussianHead(widths[-1], o.d)
+        self.head = GaussianHead(widths[-1], o.d, o.latent_log_var)
 
     def forward(self, s_x: Tensor, valid: Tensor | None) -> DiagonalGaussian:
         """Shape: ``s_x (B, S, d)``, ``valid (B, S)`` → ``(B, d)``."""
@@ -207,14 +264,14 @@ class TargetPosterior(nn.Module):
     def __init__(self, shape: TableShape, settings: Architecture) -> None:
         super().__init__()
         o = settings
-        self.tokenizer = FeatureTokenizer(shape.numeric, shape.levels, o.d)
-        self.cls = nn.Parameter(torch.randn(o.n_cls, o.d) * 0.02)
+        self.tokenizer = make_tokenizer(shape, o)
+        self.cls = nn.Parameter(torch.randn(o.n_cls, o.d) * o.token_std)
         self.pooling = AttentionPooling(o.d, L_POOL, o.heads)
         # a linear map and a type vector each: t = W · latent + e_type is a Linear with bias
         self.pooled_token = nn.Linear(o.d, o.d)
         self.z_token = nn.Linear(o.d, o.d)
         self.transformer = Transformer(o.d, o.depth, o.heads, o.ff)
-        self.head = GaussianHead(o.d, o.d)
+        self.head = GaussianHead(o.d, o.d, o.latent_log_var)
 
     def forward(
         self, s_x: Tensor, valid: Tensor | None, z: Tensor, w: EncodedTable
@@ -240,11 +297,11 @@ class Predictor(nn.Module):
         width = o.predictor_width
         self.context_token = nn.Linear(o.d, width)
         self.z_token = nn.Linear(o.d, width)
-        self.mask_token = nn.Parameter(torch.randn(width) * 0.02)
-        self.position = nn.Parameter(torch.randn(shape.features, width) * 0.02)
-        self.cls_position = nn.Parameter(torch.randn(n_cls, width) * 0.02)
+        self.mask_token = nn.Parameter(torch.randn(width) * o.token_std)
+        self.position = nn.Parameter(torch.randn(shape.features, width) * o.token_std)
+        self.cls_position = nn.Parameter(torch.randn(n_cls, width) * o.token_std)
         self.transformer = Transformer(width, o.predictor_depth, o.predictor_heads, o.predictor_ff)
-        self.head = GaussianHead(width, o.d)
+        self.head = GaussianHead(width, o.d, o.latent_log_var)
 
     def forward(
         self, s_x: Tensor, valid: Tensor | None, z: Tensor, masks: FeatureMasks
@@ -275,10 +332,6 @@ class TargetDecoder(Decoder):
 
 _START_LOG_VAR = -3.0
 """A standard deviation of .22 on a column that spans [0, 1]."""
-
-_PACE = 10.0
-"""How much faster than other parameters the noise moves: Adam would take thousands of steps."""
-
 
 class Imputer(nn.Module):
     """r(s_y | s_x, z), trained to predict *values*: −log ∫ p(y | s_y) r(s_y | s_x, z) ds_y.
@@ -426,12 +479,35 @@ class VarTJepa(nn.Module):
         """−log ∫ p(value | s) r(s) ds of every cell.  # (B, D, d) → (B, D)
 
         A numeric head is linear, so its value under s ~ N(m, V) is exactly Gaussian with variance
-        u² V + σ². Categories are evaluated at the latent's mean.
+        u² V + σ². Categories and binned numbers are evaluated at the latent's mean.
         """
         decoded = self.predicted_values(r.mean)
+        if decoded.bins is not None:
+            return decoded.nll(w)
         squared_heads = self.target_decoder.heads.weight.detach().square()  # (F_num, d)
         spread = (r.var[:, : self.shape.numeric] * squared_heads).sum(-1)  # (B, F_num)
         return replace(decoded, log_var=torch.log(spread + decoded.log_var.exp())).nll(w)
+
+    def prediction_loss(
+        self, w: EncodedTable, masks: FeatureMasks, p_s_y: DiagonalGaussian
+    ) -> Tensor:
+        """−log p(y | s_y) at the mean of p(s_y | s_x, z), of the first view's cells.  # (B,)
+
+        The ELBO trains the predictor to meet the posterior; this trains encoder, predictor and
+        decoder to predict values, as they do when cells are filled.
+        """
+        first = masks.first_view()
+        mean = on_grid(first_view_of(p_s_y), first, self.shape.features).mean
+        nll = self.target_decoder(mean).nll(w).gather(1, first.target[:, 0])
+        valid = None if first.target_valid is None else first.target_valid[:, 0]
+        return mean_over(nll, valid)
+
+    def nll_of_cells(self, w: EncodedTable, asked: Tensor) -> Tensor:
+        """−log p of the asked cells given the row's other known cells.  # (B, D) bool → (B, D)"""
+        known = ~asked if w.observed is None else w.observed & ~asked
+        masks = masks_from_cells(known, asked)
+        s_x = self.q_s_x(w, masks).mean
+        return self.predicted_nll(self.r_s_y(s_x, self.q_z(s_x, masks).mean, masks), w)
 
     def imputation_loss(
         self, w: EncodedTable, masks: FeatureMasks, path: LatentPath, kl_weight: float

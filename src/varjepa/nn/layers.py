@@ -7,7 +7,8 @@ Features to tokens (Eq. context-tokenization), one token per feature:
     missing      MISSING + e_pos_j
 
 Columns have no order, so "position" is a learned vector per feature. Features are numbered numeric
-first, then categorical.
+first, then categorical. That is the paper's tokenizer; :class:`PiecewiseTokenizer` encodes numbers
+piecewise-linearly instead.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from varjepa.nn.transformer import attend
+from varjepa.tables.bins import Bins
 from varjepa.variational.gaussian import DiagonalGaussian, at_least_float32
 
 
@@ -30,6 +32,8 @@ class TableShape:
     """number of numeric features"""
     levels: tuple[int, ...] = ()
     """states of each categorical feature, MISSING included"""
+    bins: tuple[Bins, ...] = ()
+    """of each numeric feature; () where numbers are modelled as Gaussians"""
 
     @property
     def features(self) -> int:
@@ -79,6 +83,66 @@ class FeatureTokenizer(nn.Module):
         return tokens + self.position
 
 
+class PiecewiseTokenizer(nn.Module):
+    """Tokens of complete rows; a number's token is piecewise linear in it.
+
+    Piece t of feature j runs between two knots of its bins, and is filled from 0 to 1 by the value:
+
+        numeric      Σ_t piece_jt(x) · w_jt + clamp(x) · v_j + e_pos_j
+        categorical  Embed_j(x) + e_pos_j
+        missing      MISSING_j
+
+    So an outlier takes nothing from the resolution of the other values, and a number with a few
+    distinct values is as free as a category.
+    """
+
+    offsets: Tensor
+    start: Tensor  # (F_num, P)
+    per_unit: Tensor  # (F_num, P), 0 for padding
+
+    def __init__(self, shape: TableShape, width: int, std: float) -> None:
+        super().__init__()
+        numeric, levels = shape.numeric, shape.levels
+        knots = [torch.tensor(bins.knots, dtype=torch.float64) for bins in shape.bins]
+        if len(knots) != numeric:
+            raise ValueError(f"{numeric} numeric features need as many bins, not {len(knots)}")
+        pieces = max([1, *(len(k) - 1 for k in knots)])
+        start, per_unit = torch.zeros(numeric, pieces), torch.zeros(numeric, pieces)
+        for j, k in enumerate(knots):
+            count = max(0, len(k) - 1)
+            start[j, :count] = k[:count].float()
+            per_unit[j, :count] = (1.0 / k.diff().clamp_min(MIN_PIECE)).float()
+        self.weight = nn.Parameter(torch.randn(numeric, pieces, width) * std * _PIECE_SCALE)
+        self.slope = nn.Parameter(torch.randn(numeric, width) * std * _SLOPE_SCALE)
+        self.embedding = nn.Parameter(torch.randn(max(1, sum(levels)), width) * std)
+        self.position = nn.Parameter(torch.randn(shape.features, width) * std)
+        self.missing = nn.Parameter(torch.randn(shape.features, width) * std)
+        starts = torch.tensor([0, *levels], dtype=torch.long).cumsum(0)[: len(levels)]
+        self.register_buffer("offsets", starts, persistent=False)
+        self.register_buffer("start", start, persistent=False)
+        self.register_buffer("per_unit", per_unit, persistent=False)
+
+    def forward(self, x_num: Tensor, x_cat: Tensor, observed: Tensor | None) -> Tensor:
+        """As :class:`FeatureTokenizer`'s."""
+        filled = ((x_num.unsqueeze(-1) - self.start) * self.per_unit).clamp(0.0, 1.0)  # (B, F, P)
+        numeric = torch.bmm(filled.transpose(0, 1), self.weight).transpose(0, 1)
+        numeric = numeric + x_num.clamp(-FAR, FAR).unsqueeze(-1) * self.slope
+        categorical = nn.functional.embedding(x_cat + self.offsets, self.embedding)
+        tokens = torch.cat([numeric, categorical], dim=1) + self.position  # (B, F, d)
+        if observed is not None:
+            tokens = torch.where(observed.unsqueeze(-1), tokens, self.missing)
+        return tokens
+
+
+MIN_PIECE = 1e-6
+"""Shortest piece between two knots: its inverse stays a number that float32 holds."""
+
+FAR = 5.0
+"""Standard deviations beyond which a number's linear part does not grow."""
+
+_PIECE_SCALE = 8**-0.5
+_SLOPE_SCALE = 0.5
+
 SMALL = 1024
 """Entries, padding included, up to which categorical features share one group."""
 
@@ -89,9 +153,14 @@ class GaussianHead(nn.Module):
     Shape: ``(..., inputs)`` → a Gaussian of ``(..., d)``.
     """
 
-    def __init__(self, inputs: int, d: int) -> None:
+    def __init__(self, inputs: int, d: int, log_var: float = 0.0) -> None:
+        """``log_var``: about that of every dimension before training; 0: torch's own start."""
         super().__init__()
         self.linear = nn.Linear(inputs, 2 * d)
+        if log_var:
+            with torch.no_grad():
+                self.linear.weight[d:] *= 0.1
+                self.linear.bias[d:] = log_var
 
     def forward(self, value: Tensor) -> DiagonalGaussian:
         return DiagonalGaussian.from_head(self.linear(value))
@@ -105,13 +174,17 @@ class FeatureHeads(nn.Module):
     neither a loop nor mostly padding.
     """
 
-    def __init__(self, numeric: int, levels: Sequence[int], d: int) -> None:
+    def __init__(
+        self, numeric: int, levels: Sequence[int], d: int, std: float | None = None
+    ) -> None:
+        """``std`` of the weights before training; None: 1/√d."""
         super().__init__()
+        std = d**-0.5 if std is None else std
         self.numeric = numeric
-        self.weight = nn.Parameter(torch.randn(numeric, d) * d**-0.5)
+        self.weight = nn.Parameter(torch.randn(numeric, d) * std)
         self.bias = nn.Parameter(torch.zeros(numeric))
         self.groups: list[_LevelGroup] = [
-            _LevelGroup(members, [levels[j] for j in members], numeric, d)
+            _LevelGroup(members, [levels[j] for j in members], numeric, d, std)
             for members in group_by_size(levels)
         ]
         self.categorical = nn.ModuleList(self.groups)
@@ -138,10 +211,12 @@ class _LevelGroup(nn.Module):
     features: Tensor  # (G,) indices among all features
     impossible: Tensor  # (G, L_max) bool
 
-    def __init__(self, members: Sequence[int], levels: Sequence[int], start: int, d: int) -> None:
+    def __init__(
+        self, members: Sequence[int], levels: Sequence[int], start: int, d: int, std: float
+    ) -> None:
         super().__init__()
         largest = max(levels)
-        self.weight = nn.Parameter(torch.randn(len(members), d, largest) * d**-0.5)
+        self.weight = nn.Parameter(torch.randn(len(members), d, largest) * std)
         self.bias = nn.Parameter(torch.zeros(len(members), 1, largest))
         state = torch.arange(largest)
         impossible = state >= torch.tensor(list(levels)).unsqueeze(-1)  # padding
@@ -155,6 +230,47 @@ class _LevelGroup(nn.Module):
         tokens = s.index_select(1, self.features).transpose(0, 1)  # (G, B, d)
         logits = torch.baddbmm(bias.to(tokens.dtype), tokens, weight).transpose(0, 1)
         return at_least_float32(logits).masked_fill(self.impossible, -torch.inf).log_softmax(-1)
+
+
+class BinHeads(nn.Module):
+    """A probability for every bin of every numeric feature, linear in its latent before a softmax.
+
+    Before training it is the column's own distribution, whatever the latent.
+    """
+
+    upper: Tensor  # (F_num, T − 1), where a bin ends; inf for padding
+    low: Tensor  # (F_num, T)
+    high: Tensor  # (F_num, T)
+    share: Tensor  # (F_num, T) of the training rows; 0 for padding
+
+    def __init__(self, bins: Sequence[Bins], d: int) -> None:
+        super().__init__()
+        most = max([1, *(len(one) for one in bins)])
+        self.register_buffer("upper", _padded([b.upper for b in bins], most - 1, torch.inf), False)
+        self.register_buffer("low", _padded([b.low for b in bins], most, 0.0), False)
+        self.register_buffer("high", _padded([b.high for b in bins], most, 0.0), False)
+        self.register_buffer("share", _padded([b.share for b in bins], most, 0.0), False)
+        self.weight = nn.Parameter(torch.zeros(len(bins), d, most))
+        # padding is as good as impossible, but finite: a feature without values has nothing else
+        self.bias = nn.Parameter(self.share.clamp_min(1e-30).log().unsqueeze(1))
+
+    def forward(self, s: Tensor) -> Tensor:
+        """Log-probabilities.  # (B, F, d) → (B, F_num, T)"""
+        tokens = s[:, : len(self.weight)].transpose(0, 1)  # (F_num, B, d)
+        logits = torch.baddbmm(self.bias.to(tokens.dtype), tokens, self.weight).transpose(0, 1)
+        return at_least_float32(logits).masked_fill(self.share == 0.0, -1e4).log_softmax(-1)
+
+    def index(self, x_num: Tensor) -> Tensor:
+        """The bin of every number.  # (B, F_num)"""
+        return torch.searchsorted(self.upper, x_num.T.contiguous()).T
+
+
+def _padded(rows: Sequence[Sequence[float]], width: int, fill: float) -> Tensor:
+    """Rows of different lengths as one float32 tensor.  # (rows, width)"""
+    padded = torch.full((len(rows), width), fill)
+    for i, row in enumerate(rows):
+        padded[i, : len(row)] = torch.tensor(row, dtype=torch.float32)
+    return padded
 
 
 def _parameters(frozen: bool, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:

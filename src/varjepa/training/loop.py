@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from varjepa.errors import InputError
 from varjepa.models.inference import Measure, measure_rows
-from varjepa.models.masking import draw_mask_sizes
+from varjepa.models.masking import draw_cells, draw_mask_sizes
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.randomness import generator_for
 from varjepa.settings import Training
@@ -74,7 +74,8 @@ def train(
     training that resumes from ``past`` ends as if it had not been interrupted, to the last bit. All
     processes of a ``world`` call this with the same arguments and end with the same weights.
     """
-    model = loss.model
+    model, every = loss.model, settings.validate_every
+    assert isinstance(every, int)
     source = as_source(rows, row_numbers)
     state = TrainingState(best=snapshot(model))
     with (
@@ -83,6 +84,7 @@ def train(
     ):
         for record in state.history:  # of the epochs before the checkpoint
             on_epoch(record)
+        begun = time.perf_counter() - sum(record["seconds"] for record in state.history)
         while not state.is_over(stepper.epochs, settings.patience):
             model.train()
             if stepper.done == len(state.history) * stepper.steps_per_epoch:
@@ -96,20 +98,28 @@ def train(
                 checkpointer.after_step()
 
             validation: Record = {}
-            if state.epoch % settings.validate_every == 0 or stepper.done == stepper.total:
-                model.eval()
+            is_late = False
+            if settings.time_limit is not None:
+                late = time.perf_counter() - begun > settings.time_limit
+                is_late = bool(world.broadcast_number(float(late)))
+            is_due = state.epoch % every == 0 or stepper.done == stepper.total
+            if is_due or is_late:
+                evaluated = stepper.evaluated
+                evaluated.model.eval()
                 with checkpointer.validating():
-                    score = world.broadcast_number(selection.score(loss))
-                    active = check_collapse(loss, source.sample, world).active_units
+                    score = world.broadcast_number(selection.score(evaluated))
+                    active = check_collapse(evaluated, source.sample, world).active_units
                 validation = {
                     selection.name: score if math.isfinite(score) else None,
                     "active_units": active,
                 }
-                state.compare(score, model, selection.noise(score))
+                state.compare(score, evaluated.model, selection.noise(score))
             record = {"epoch": state.epoch, **stepper.tally.read(), **validation}
             record["seconds"] = round(time.perf_counter() - state.clock, 3)
             state.history.append(record)
             on_epoch(record)
+            if is_late:
+                break
         checkpointer.save(finished=True)
 
     if not state.best_epoch:
@@ -250,6 +260,52 @@ class HeldOutLoss(Selection):
                 draw, w = draw.rows(mine), part.take(mine)
                 total += float(loss.losses(w, draw.masks, draw.noise, final).loss.sum())
         return -self.world.sum_number(total) / len(self.rows)
+
+
+ASKED_SHARE = 0.25
+"""Share of a validation row's known cells that :class:`HeldOutCells` asks for at a time."""
+
+MAX_ASKED = 1 << 15
+"""Cells that it asks for, about: a validation must cost little compared with the steps between."""
+
+
+MAX_REPEATS = 8
+"""How often the same rows are asked at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutCells(Selection):
+    """Mean log-likelihood of known cells of validation rows given the others.
+
+    The cells are drawn once, so that two epochs are compared on the same; few rows are asked
+    several times.
+    """
+
+    rows: EncodedTable
+    seed: int
+    batch: int = 1024
+    name: str = "held-out cells"
+    world: World = ALONE
+
+    @torch.no_grad()
+    def score(self, loss: Loss) -> float:
+        model = loss.model
+        assert isinstance(model, VarTJepa)
+        generator = torch.Generator(self.rows.num.device)
+        generator.manual_seed(generator_for(self.seed, "held-out cells").initial_seed())
+        features = model.shape.features
+        most = max(1, int(MAX_ASKED / (ASKED_SHARE * features)))
+        rows = self.rows.take(slice(0, most))
+        total, count = 0.0, 0.0
+        for part in rows.split(self.batch):
+            for _ in range(min(MAX_REPEATS, max(1, most // len(rows)))):
+                asked = draw_cells(part, features, ASKED_SHARE, generator)
+                mine = self.world.own_slice(len(part))
+                if mine.start < mine.stop:
+                    nll = model.nll_of_cells(part.take(mine), asked[mine])
+                    total += float(torch.where(asked[mine], nll, 0.0).sum())
+                    count += float(asked[mine].sum())
+        return -self.world.sum_number(total) / max(1.0, self.world.sum_number(count))
 
 
 @dataclass(frozen=True, slots=True)

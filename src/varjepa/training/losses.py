@@ -63,16 +63,20 @@ class Loss(ABC):
 
 
 class VarTJepaLoss(Loss):
-    """The weighted ELBO terms, and the imputer's own loss, which trains the imputer alone."""
+    """The weighted ELBO terms and the prediction of values, which train all components together.
+
+    An imputer, where there is one, has a loss of its own, which trains the imputer alone.
+    """
 
     model: VarTJepa
     active_variance = ACTIVE_VARIANCE
 
     def __init__(self, model: VarTJepa, objective: Objective) -> None:
         self.model, self.masks, self.imputer_kl = model, objective, objective.imputer_kl
-        self.weights = elbo_weights(objective)
+        self.weights, self.alpha_prediction = elbo_weights(objective), objective.alpha_prediction
+        prediction = ("prediction",) if self.alpha_prediction else ()
         imputation = () if model.imputer is None else ("imputation",)
-        self.names = (*(field.name for field in fields(ElboTerms)), *imputation)
+        self.names = (*(field.name for field in fields(ElboTerms)), *prediction, *imputation)
 
     def draw_noise(self, rows: int, m_ctx: int, generator: torch.Generator) -> LatentNoise:
         return draw_latent_noise(self.model, rows, m_ctx, generator)
@@ -84,6 +88,9 @@ class VarTJepaLoss(Loss):
         terms = self.model.terms(w, masks, path)
         loss = weighted_loss(annealed(terms, ramps), self.weights)
         each = tuple(getattr(terms, field.name) for field in fields(terms))
+        if self.alpha_prediction:
+            prediction = self.model.prediction_loss(w, masks, path.p_s_y)
+            loss, each = loss + self.alpha_prediction * prediction, (*each, prediction)
         if self.model.imputer is None:
             return StepLosses(loss, loss, each)
         imputation = self.model.imputation_loss(w, masks, path, self.imputer_kl)

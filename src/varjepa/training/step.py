@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from varjepa.models.masking import FeatureMasks, draw_mask_sizes, draw_masks
 from varjepa.nn.kernels.cpu import RowThreads, slices_of
@@ -20,6 +21,7 @@ from varjepa.randomness import generator_for
 from varjepa.settings import Training
 from varjepa.tables.codec import EncodedTable
 from varjepa.training.losses import Loss
+from varjepa.training.optimiser import AveragedModel, Optimiser
 from varjepa.training.processes import ALONE, World
 from varjepa.variational.model import LatentNoise
 
@@ -217,7 +219,12 @@ class Stepper:
         self.source = as_source(rows)
         self.rows = self.source.rows
         self.device = self.rows.num.device
-        self.optimiser = make_optimiser(loss.model, settings, self.device)
+        self.optimiser = Optimiser(loss.model, settings, self.device)
+        self.average = AveragedModel(loss.model) if settings.schedule == "average" else None
+        self.evaluated = copy(loss)
+        """the loss with the weights that count: averages, where there are some"""
+        if self.average is not None:
+            self.evaluated.model = self.average.model  # type: ignore[assignment]
         self.streams = Streams.of(seed, self.device)
         self.tally = Tally(("loss", *loss.names), self.device)
         self.guard = StepGuard(self.device)
@@ -258,7 +265,11 @@ class Stepper:
         o, per_epoch = self.settings, self.steps_per_epoch
         epochs = o.length(len(self.rows))
         warm_up = o.warm_up_share * epochs * per_epoch
-        rate = o.learning_rate * warm_up_cosine(step, warm_up, self.total)
+        rate = o.learning_rate * (
+            warm_up_cosine(step, warm_up, self.total)
+            if o.schedule == "cosine"
+            else min(1.0, (step + 1) / (warm_up + 1))
+        )
         sx, z, sy = (share * epochs * per_epoch for share in o.anneal_share)
         return rate, kl_factors(step, (sx, z, sy))
 
@@ -324,16 +335,16 @@ class Stepper:
         gradients = [p.grad for p in loss.model.parameters() if p.grad is not None]
         self.world.sum_tensors([*gradients, means, self.row_loss])
         bad = self.guard.refuses(means[0], torch.nn.utils.get_total_norm(gradients))
-        set_rate(self.optimiser, inputs.rate)
-        self.optimiser.found_inf = bad.float()  # type: ignore[attr-defined]  # fused: skip the step
-        self.optimiser.step()
+        self.optimiser.step(inputs.rate, bad)
+        if self.average is not None:
+            self.average.add()
         loss.after_step(inputs.progress)
         self.tally.add(means, bad)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that later steps depend on, besides settings and rows."""
         order, sizes = self.begun_from
-        moments = moments_of(self.optimiser, self.loss.model)
+        averages = {} if self.average is None else self.average.tensors()
         return {
             "done": torch.tensor(self.done),
             "generator.order": order,
@@ -342,7 +353,8 @@ class Stepper:
             "usual_norm": self.guard.usual,
             **{f"tally.{name}": value for name, value in self.tally.tensors().items()},
             **{f"model.{name}": w for name, w in self.loss.model.state_dict().items()},
-            **{f"moment.{name}": moment for name, moment in moments.items()},
+            **{f"moment.{name}": moment for name, moment in self.optimiser.tensors().items()},
+            **{f"average.{name}": value for name, value in averages.items()},
         }
 
     def restore(self, saved: Mapping[str, Tensor]) -> None:
@@ -351,7 +363,11 @@ class Stepper:
         if not 0 < done <= self.total:
             raise ValueError(f"step {done} is not one of {self.total}")
         model.load_state_dict(_below("model.", saved))
-        restore_moments(self.optimiser, model, _below("moment.", saved))
+        self.optimiser.restore(_below("moment.", saved))
+        if self.average is not None:
+            kept = _below("average.", saved)
+            for name, value in self.average.tensors().items():
+                value.copy_(kept[name])
         for name, value in self.tally.tensors().items():
             value.copy_(saved[f"tally.{name}"])
         self.guard.usual.copy_(saved["usual_norm"])
@@ -432,7 +448,7 @@ def make_stepper(
     return Stepper(loss, source, settings, seed, world)
 
 
-# --- Schedules and AdamW.
+# --- Schedules.
 
 
 def kl_factors(step: int, durations: tuple[float, float, float]) -> tuple[float, float, float]:
@@ -452,58 +468,3 @@ def warm_up_cosine(step: int, warm_up: float, total: int) -> float:
         return (step + 1) / (warm_up + 1)
     done = (step - warm_up) / max(1.0, total - warm_up)
     return 0.5 * (1.0 + math.cos(math.pi * min(1.0, done)))
-
-
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")
-"""AdamW's names of a weight's moments."""
-
-
-def make_optimiser(model: nn.Module, settings: Training, device: torch.device) -> torch.optim.AdamW:
-    """AdamW without decay on vectors; on a GPU the rate is a tensor, which CUDA graphs read."""
-    learned = [p for p in model.parameters() if p.requires_grad]
-    matrices = [p for p in learned if p.dim() > 1]
-    vectors = [p for p in learned if p.dim() <= 1]
-    groups = [
-        {"params": matrices, "weight_decay": settings.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    if device.type == "cuda":
-        rate = torch.tensor(settings.learning_rate, device=device)
-        return torch.optim.AdamW(groups, lr=rate, fused=True, capturable=True)
-    return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
-
-
-def set_rate(optimiser: torch.optim.Optimizer, rate: float | Tensor) -> None:
-    """Change the learning rate, in place where it is a tensor."""
-    for group in optimiser.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].copy_(rate) if isinstance(rate, Tensor) else group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
-
-
-def moments_of(optimiser: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """The moments by weight and kind; a weight that never had a gradient has none."""
-    return {
-        f"{name}.{kind}": moment
-        for name, weight in model.named_parameters()
-        for kind, moment in optimiser.state.get(weight, {}).items()
-    }
-
-
-def restore_moments(
-    optimiser: torch.optim.Optimizer, model: nn.Module, saved: Mapping[str, Tensor]
-) -> None:
-    """Set moments from saved ones, in place if they exist: CUDA graphs refer to them."""
-    for name, weight in model.named_parameters():
-        state = optimiser.state
-        if f"{name}.step" in saved and not state.get(weight):
-            state[weight] = {
-                kind: torch.zeros(() if kind == "step" else weight.shape, device=weight.device)
-                for kind in MOMENTS
-            }
-        for kind, moment in state.get(weight, {}).items():
-            value = saved.get(f"{name}.{kind}", torch.zeros_like(moment))
-            if value.shape != moment.shape:
-                raise ValueError(f"{name}.{kind} has another shape")
-            moment.copy_(value)

@@ -39,6 +39,7 @@ from varjepa.metrics.collapse import diagnose_collapse
 from varjepa.models.inference import MEASURES
 from varjepa.report.store import Log, plain, same_settings
 from varjepa.settings import nested
+from varjepa.tables import Kind, infer_schema
 from varjepa.training.checkpoints import Record, remove_checkpoints
 
 OnEpoch = Callable[[Record], None]
@@ -70,6 +71,11 @@ def build_estimator(spec: Pretraining, device: str) -> VarTJEPA | TJEPA:
     return kind().set_params(**nested(kind.settings_kinds, o))
 
 
+def all_kinds(table: pa.Table) -> dict[str, Kind]:
+    """The kind of every column; a column whose kind is given is modelled whatever it holds."""
+    return {column.name: column.kind for column in infer_schema(table).columns}
+
+
 def fit_on_all_rows(
     estimator: VarTJEPA | TJEPA,
     table: pa.Table,
@@ -78,7 +84,11 @@ def fit_on_all_rows(
     run: Run | None = None,
     on_epoch: OnEpoch = lambda record: None,
 ) -> None:
-    """Fit in place; the labels of ``split.test`` are not read."""
+    """Fit in place; the labels of ``split.test`` are not read.
+
+    All columns are modelled, as in the paper: constant ones too, such as rare soils of Covertype.
+    """
+    estimator.set_params(column_kinds=all_kinds(table))
     known = labels.astype(object)
     known[split.test] = None
     rows = Validation(split.validation, probe_rows=split.train, held_out=False)

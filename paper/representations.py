@@ -15,7 +15,7 @@ from sklearn.decomposition import PCA
 from paper.cells import choose_score
 from paper.datasets.loading import Dataset, load_dataset
 from paper.predictors import Inputs, RawEncoder, RawFeatures, Tokens
-from paper.protocol import Embedded, obtain, obtain_model, refuse_orphans
+from paper.protocol import Embedded, all_kinds, obtain, obtain_model, refuse_orphans
 from paper.settings import (
     FULL,
     SPLIT_SEED,
@@ -93,7 +93,7 @@ class Workbench:
     @cached_property
     def raw(self) -> RawFeatures:
         """Columns in the codec's scale, which a predictor's own encoder scales again."""
-        codec = TableCodec.fit(self.data.table)
+        codec = TableCodec.fit(self.data.table, all_kinds(self.data.table))
         return RawFeatures.from_table(codec.encode(self.data.table))
 
     @cached_property

@@ -201,7 +201,8 @@ def _are_counts(value: Any) -> bool:
 FORMAT = "varjepa model"
 FORMAT_VERSION = 4
 """1 had neither sizes, nor the environment, nor a checksum of the manifest; 2, of varjepa 0.1, had
-other constructor parameters in config.json; 3 had no bins of numbers in codec.json."""
+other constructor parameters in config.json; 3 had neither bins
+and steps of numbers nor columns left out in codec.json."""
 
 FILES = ("config.json", "codec.json", "model.safetensors")
 LARGEST_MANIFEST = 1 << 16

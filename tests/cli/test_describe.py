@@ -1,7 +1,8 @@
 """Claims about `varjepa describe`.
 
-1. Of a table it prints kinds, levels, dates, missing values and columns to check: constant, empty,
-   identifiers, numbers that look like codes. `--kind` is obeyed. Files of one table are one table.
+1. Of a table it prints kinds, levels, dates, missing values, columns that are not modelled
+   (constant, empty, identifiers) and integers that look like codes. `--kind` is obeyed.
+   Files of one table are one table.
 2. Of a model it prints the same columns, and in words how the training went. So does `fit` before
    it trains.
 3. What is neither is refused in one sentence.
@@ -56,8 +57,8 @@ def assert_described(lines: list[str]) -> None:
         assert words in line
     assert "10.0% missing" in next(line for line in lines if line.strip().startswith("size"))
     text = " ".join(" ".join(lines).split())
-    assert "The same value in every row: 'same'." in text
-    assert "nothing can be learned: 'nothing'." in text
+    assert "Not modelled, since every row has the same value: 'same'." in text
+    assert "Not modelled, since no row has a value: 'nothing'." in text
 
 
 def test_a_table(table: Path, capsys: Captured) -> None:
@@ -67,10 +68,10 @@ def test_a_table(table: Path, capsys: Captured) -> None:
     assert lines[0].startswith("60 rows, 7 columns: ")
     assert_described(lines)
     text = " ".join(captured.out.split())
-    assert "leave it out if it is one: 'number'." in text
-    assert "may be codes; if they are, say that they are categorical: 'zip'." in text
+    assert "its own value, as in an identifier: 'number'." in text
+    assert "look like codes; column_kinds (or --kind) can make them categories: 'zip'." in text
     assert run("describe", table, "--kind", "zip=categorical") == 0
-    assert "may be codes" not in capsys.readouterr().out
+    assert "look like codes" not in capsys.readouterr().out
 
 
 def test_several_files(table: Path, tmp_path: Path, capsys: Captured) -> None:

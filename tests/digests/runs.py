@@ -155,9 +155,12 @@ def json_parts(value: Any) -> Found:
 
 def codec_parts(codec: dict[str, Any]) -> Found:
     """A codec without what it holds beside the digests' one: tests/tables is about that."""
-    later = "bins", "step"
-    numeric = [{k: v for k, v in item.items() if k not in later} for item in codec["numeric"]]
-    return json_parts({**codec, "numeric": numeric, "version": 1})
+    later = "bins", "step", "left_out", "rare"
+    parts = {
+        key: [{k: v for k, v in item.items() if k not in later} for item in codec[key]]
+        for key in ("columns", "numeric", "categorical")
+    }
+    return json_parts({**codec, **parts, "version": 1})
 
 
 def under(prefix: str, found: Mapping[str, Any]) -> Found:

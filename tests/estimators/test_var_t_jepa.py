@@ -7,10 +7,12 @@
    Filled and drawn cells keep the step of the training values: midnights, Saturdays, hundreds.
 4. A wide predictor really conditions: a column that is a function of two others is filled from
    them (R² ≥ .8, accuracy ≥ .9), and no longer when those are shuffled.
-5. sample keeps what is given and draws within kind and range.
-6. Every kind of uncertainty is finite, per row and per column; balanced, numbers and categories
+5. Identifiers, free text, constant and empty columns are not modelled: they come back from impute
+   as they came, may be absent, and are missing in drawn rows, where constants have their value.
+6. sample keeps what is given and draws within kind and range.
+7. Every kind of uncertainty is finite, per row and per column; balanced, numbers and categories
    weigh the same; more splits of the columns are steadier.
-7. Odd tables work: two rows, one column, constant, all missing, a huge category.
+8. Odd tables work: two rows, one column, constant, all missing, a huge category.
 """
 
 from __future__ import annotations
@@ -225,6 +227,42 @@ def test_imputation_conditions_on_the_other_columns() -> None:
     assert right(shuffled) < 0.7
 
 
+def test_columns_that_are_not_modelled_pass_through(tmp_path: Path) -> None:
+    X = frame(60).assign(
+        id=range(60),
+        note=[f"a remark on row {i}" for i in range(60)],
+        country="CH",
+        nothing=pd.Series([None] * 60, dtype=float),
+    )
+    fitted = quiet_fit(X)
+    fitted.save(tmp_path / "model")
+    fitted = VarTJEPA.load(tmp_path / "model")
+    unmodelled = ["id", "note", "country", "nothing"]
+    features = [f"{name}_0" for name in unmodelled]
+    assert not set(features) & set(fitted.get_feature_names_out())
+    np.testing.assert_array_equal(
+        fitted.transform(X), fitted.transform(X.drop(columns=unmodelled).assign(id="new"))
+    )
+    later = X.assign(note=X["note"].where(X.index > 3), country=X["country"].where(X.index > 3))
+    with pytest.warns(UserWarning, match="left missing") as caught:
+        filled = fitted.impute(later)
+    assert [str(w.message) for w in caught] == [
+        "left missing: columns that had no value when the model was fitted, 'nothing'",
+        "left missing: identifiers and free text, which are not modelled, 'note'",
+    ]
+    pd.testing.assert_frame_equal(filled[["id", "note"]], later[["id", "note"]])
+    assert set(filled["country"]) == {"CH"}
+    assert filled[["size", "colour"]].notna().all(axis=None)
+    with pytest.warns(UserWarning, match="left missing: columns that had no value"):
+        drawn = fitted.sample(5)
+    assert list(drawn.columns) == list(X.columns)
+    assert drawn[["id", "note", "nothing"]].isna().all(axis=None)
+    assert set(drawn["country"]) == {"CH"}
+    uncertain = fitted.cell_uncertainty(X)
+    assert uncertain["id"].isna().all()
+    assert uncertain["count"].notna().all()
+
+
 def test_samples_keep_what_is_given(model: VarTJEPA) -> None:
     X = frame()
     whole = model.sample(50)
@@ -389,7 +427,9 @@ def test_rows_without_a_label_are_trained_on_and_judge_nothing() -> None:
 def test_a_category_of_a_million_levels() -> None:
     names = pa.array(np.arange(1_000_000)).cast(pa.string())
     table = pa.table({"id": pc.binary_join_element_wise("u", names, ""), "x": np.arange(1e6)})
-    model = quiet_fit(table, max_steps=1, max_levels=20, validation_share=0.001)
+    kinds = {"id": "categorical"}  # else it is recognised as an identifier
+    options = {"max_steps": 1, "max_levels": 20, "validation_share": 0.001}
+    model = quiet_fit(table, column_kinds=kinds, **options)
     few = table.slice(999_000)
     with pytest.warns(UserWarning, match=r"treated as missing.*'id'"):
         assert np.isfinite(model.transform(few)).all()

@@ -14,7 +14,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import torch
 
-from varjepa.tables import EncodedTable
+from varjepa.tables import EncodedTable, Kind, infer_schema
 
 COLUMNS: dict[str, list[Any]] = {
     "age": [31, 45, None, 22, 31],
@@ -109,3 +109,8 @@ def assert_same(one: EncodedTable, other: EncodedTable) -> None:
 def numbers(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.float64]]:
     """A column as float64 with NaN for missing."""
     return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+
+
+def all_kinds(table: pa.Table) -> dict[str, Kind]:
+    """The kind of every column, so that each is modelled, whatever it holds."""
+    return {column.name: column.kind for column in infer_schema(table).columns}

@@ -135,7 +135,7 @@ def test_tiny_constant_and_empty_columns(data: list[Any], scaling: Scaling) -> N
 
 def test_all_missing_text_is_kept() -> None:
     table = pa.table({"c": pa.array([None, None], pa.string()), "n": [1, 2]})
-    codec = TableCodec.fit(table)
+    codec = TableCodec.fit(table, {"c": "categorical"})
     assert codec.features[1].levels == 0
     assert codec.from_unit(codec.to_unit(table)).equals(table)
 
@@ -149,7 +149,7 @@ def test_no_rows_can_be_encoded() -> None:
 
 def test_marginals() -> None:
     table = pa.table({"n": [*range(0, 201, 2), None], "c": ["x"] * 75 + ["y"] * 25 + [None] * 2})
-    numeric, categorical = TableCodec.fit(table).marginals
+    numeric, categorical = TableCodec.fit(table, {"n": "numeric"}).marginals
     np.testing.assert_allclose(numeric.quantiles, np.linspace(0, 1, 101), atol=1e-12)
     assert numeric.missing_share == pytest.approx(1 / 102)
     assert categorical.counts == (75, 25)

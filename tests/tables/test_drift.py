@@ -212,14 +212,17 @@ def test_one_warning_for_all_infinite_numbers() -> None:
     assert unit.observed[:, 0].tolist() == [False, False, True]
     with pytest.warns(UserWarning, match=r"infinite values, in 'm' \(2\), 'n' \(1\)$"):
         refitted = TableCodec.fit(later)
-    assert refitted.numeric[0].scaler.high == 1.0
+    assert refitted.schema.left_out["m"].value == 1.0
 
 
 def test_values_in_a_column_that_was_empty() -> None:
     codec = TableCodec.fit(pa.table({"n": pa.nulls(2), "m": [1, 2]}))
     later = pa.table({"n": [5, None], "m": [1, 2]})
     with pytest.warns(UserWarning, match=r"not seen .* 'n' \(1\)"):
-        assert codec.encode(later).observed[:, 0].tolist() == [False, False]
+        assert codec.encode(later).num.tolist() == [[0.0], [1.0]]
+    chosen = TableCodec.fit(pa.table({"n": pa.nulls(2), "m": [1, 2]}), {"n": "numeric"})
+    with pytest.warns(UserWarning, match=r"not seen .* 'n' \(1\)"):
+        assert chosen.encode(later).observed[:, 0].tolist() == [False, False]
 
 
 def test_one_warning_for_extra_columns() -> None:

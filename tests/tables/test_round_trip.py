@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tables.examples import arrow_table, assert_same, numbers
+from tests.tables.examples import all_kinds, arrow_table, assert_same, numbers
 from varjepa.errors import InputError
 from varjepa.tables import SCALINGS, Scaling, TableCodec
 
@@ -84,7 +84,7 @@ def assert_close(decoded: pa.ChunkedArray, original: pa.ChunkedArray) -> None:
 @settings(max_examples=300)
 @given(tables(), st.sampled_from(SCALINGS))
 def test_any_table_survives(table: pa.Table, scaling: Scaling) -> None:
-    codec = TableCodec.fit(table, scaling=scaling)
+    codec = TableCodec.fit(table, all_kinds(table), scaling=scaling)
     exact = codec.from_unit(codec.to_unit(table))
     encoded = codec.encode(table)
     rounded = codec.decode(encoded.num, encoded.cat, encoded.observed)

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.tables.examples import all_kinds
 from tests.tables.test_fit_blocks import Cut
 from varjepa.errors import InputError
 from varjepa.tables import SCALINGS, Scaling, TableCodec
@@ -72,7 +73,7 @@ def decoded(codec: TableCodec, unit: Any, clip: bool = True) -> pa.Table:
 
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_the_step_of_each_column(scaling: Scaling) -> None:
-    codec = TableCodec.fit(TABLE, scaling=scaling)
+    codec = TableCodec.fit(TABLE, all_kinds(TABLE), scaling=scaling)
     assert steps(codec) == {name: step for name, (_, step) in COLUMNS.items()}
     assert TableCodec.from_json(json.loads(json.dumps(codec.to_json()))) == codec
 

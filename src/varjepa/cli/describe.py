@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,4 +69,4 @@ def describe_source(source: str, kinds: dict[str, Any]) -> list[str]:
     if files is None:
         return describe_table(read_rows(Path(source)), kinds).lines()
     codec = fit_codec(files, kinds, "min_max", 1000)
-    return replace(describe_codec(codec), rows=files.rows).lines()
+    return describe_codec(codec, files.rows).lines()

@@ -279,7 +279,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         )
         refuse_too_little(codec, table.num_rows)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-        description = describe_codec(codec, table) if self.verbose > 1 else None
+        description = describe_codec(codec, table.num_rows) if self.verbose > 1 else None
         rows = self._rows(codec.encode(table))
         return TrainingData(codec, rows, None, y, description=description)
 
@@ -293,7 +293,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         codec = fit_codec(files, self.column_kinds, self.scaling or self._scaling, self.max_levels)
         refuse_too_little(codec, files.rows)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-        description = replace(describe_codec(codec), rows=files.rows) if self.verbose > 1 else None
+        description = describe_codec(codec, files.rows) if self.verbose > 1 else None
         if is_streamed(files):
             return TrainingData(codec, None, files, y, description=description)
         labels = read_labels(files) if y is None else y

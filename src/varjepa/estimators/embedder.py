@@ -108,11 +108,11 @@ class Embedder:
         model = self._opened()
         if model.by_position:
             return [name for name in names if name not in self.keep]
-        known = list(model.estimator.feature_names_in_)
-        absent = [name for name in known if name not in set(names)]
+        schema, given = model.estimator.codec_.schema, set(names)
+        absent = [column.name for column in schema.modelled if column.name not in given]
         if absent:
             raise InputError(f"the table has no column {listed(absent)}")
-        return known
+        return [name for name in schema.names if name in given]
 
     def extra(self, names: Sequence[str]) -> list[str]:
         """Which of a table's columns are neither read nor kept."""

@@ -137,22 +137,27 @@ def as_kind(table: pa.Table, kind: str) -> Any:
 def fill_missing(table: pa.Table, values: pa.Table, codec: TableCodec) -> pa.Table:
     """The table with its missing cells taken from ``values``; every other cell is untouched.
 
-    Columns that were empty in training have no values to take and stay missing, with a warning.
+    Columns that were empty in training, identifiers and free text have no values to take and stay
+    missing, with a warning; none where an identifier is missing in all rows, as in rows to draw.
     """
     filled = {name: table[name] for name in table.column_names}
-    left = []
+    empty, not_modelled, left_out = [], [], codec.schema.left_out
     for name, missing in codec.missing_cells(table).items():
         if not missing.any():
+            continue
+        if name in left_out and left_out[name].reason in ("identifier", "free text"):
+            not_modelled += [] if missing.all() else [name]
             continue
         column, other = _one_type(table[name], values[name], name)
         filled[name] = _as_dictionary(pc.if_else(pa.array(missing), other, column), table[name])
         if values[name].null_count:
-            left.append(name)
-    if left:
-        warnings.warn(
-            f"left missing: columns that had no value when the model was fitted, {listed(left)}",
-            stacklevel=3,
-        )
+            empty.append(name)
+    for names, why in (
+        (empty, "columns that had no value when the model was fitted"),
+        (not_modelled, "identifiers and free text, which are not modelled"),
+    ):
+        if names:
+            warnings.warn(f"left missing: {why}, {listed(names)}", stacklevel=3)
     return pa.table(filled)
 
 

@@ -38,6 +38,7 @@ from varjepa.tables.columns import (
     fit_part,
     read_parts,
 )
+from varjepa.tables.left_out import LeftOut, Reason, text_reason
 from varjepa.tables.messages import TableWarnings, collect_warnings, listed, quoted, suggestion
 from varjepa.tables.reading import read_table
 from varjepa.tables.scaling import Scaler, Scaling, check_scaling
@@ -143,16 +144,35 @@ def fit_columns(
             found.add(block[name], kept)
         for column in categories:
             levels[column.name].add(category_text(block[column.name], column.type))
+    counts = {c.name: _exact_counts(c, levels[c.name], source) for c in categories}
+    known = {name: source.rows - found.missing for name, found in levels.items()}
     complete = {name: found.column() for name, found in numbers.items()}
-    schema = TableSchema(tuple(complete.get(c.name, c) for c in drafts))
-    numeric = tuple(f for n in numbers.values() for f in n.features(source.rows, scaling))
+    columns = tuple(complete.get(c.name, c) for c in drafts)
+    chosen = overrides or {}
+    reasons = {
+        **{name: found.reason() for name, found in numbers.items() if name not in chosen},
+        **{name: text_reason(counts[name], known[name]) for name in known if name not in chosen},
+    }
+    if all(reasons.get(c.name) for c in columns):  # better a poor model than none
+        reasons = {}
+    left_out = {
+        name: numbers[name].left_out(reason, source.rows)
+        if name in numbers
+        else _left_out_text(reason, counts[name], known[name], source.rows)
+        for name, reason in reasons.items()
+        if reason is not None
+    }
+    schema = TableSchema(tuple(replace(c, left_out=left_out.get(c.name)) for c in columns))
+    numeric = tuple(
+        feature
+        for name, found in numbers.items()
+        if name not in left_out
+        for feature in found.features(source.rows, scaling)
+    )
     categorical = tuple(
-        CategoricalFeature(
-            c.name,
-            Levels.of_counts(_exact_counts(c, levels[c.name], source), max_levels),
-            levels[c.name].missing / source.rows,
-        )
-        for c in categories
+        _fit_levels(name, found, known[name], source.rows, max_levels)
+        for name, found in counts.items()
+        if name not in left_out
     )
     _refuse_equal_names([n.feature.name for n in numeric] + [c.feature.name for c in categorical])
     infinite = {name: found.infinite for name, found in numbers.items()}
@@ -185,6 +205,21 @@ class _Numbers:
         is_span_of_time = is_span(value_type(self.draft.type))
         return replace(self.draft, is_integer=numbers.is_integer and not is_span_of_time)
 
+    def reason(self) -> Reason | None:
+        """Why the column would not be modelled."""
+        numbers = next(iter(self.parts.values()))
+        if numbers.ends is None or numbers.low == numbers.high:
+            return "empty" if numbers.ends is None else "constant"
+        is_integer = self.column().is_integer  # of numeric columns, not of dates
+        return "identifier" if is_integer and numbers.are_identifiers(self.draft.name) else None
+
+    def left_out(self, reason: Reason, rows: int) -> LeftOut:
+        numbers, missing_share = next(iter(self.parts.values())), 1.0 - self.valid / rows
+        if reason == "constant":
+            assert numbers.ends is not None
+            return LeftOut(reason, missing_share, 1, numbers.ends[0])
+        return LeftOut(reason, missing_share, numbers.count)
+
     def features(self, rows: int, scaling: Scaling) -> list[NumericFeature]:
         missing_share = 1.0 - self.valid / rows
         column = self.column()
@@ -205,6 +240,19 @@ class _Sample:
     def of(self, rows: int) -> NDArray[np.bool_] | None:  # (N,)
         """Which of the next rows are kept; None: all."""
         return None if self.share >= 1.0 else self.generator.random(rows) < self.share
+
+
+def _left_out_text(reason: Reason, counts: pa.Table, known: int, rows: int) -> LeftOut:
+    if reason == "constant":
+        return LeftOut(reason, 1.0 - known / rows, 1, counts["text"][0].as_py())
+    return LeftOut(reason, 1.0 - known / rows, known)
+
+
+def _fit_levels(
+    name: str, counts: pa.Table, known: int, rows: int, max_levels: int | None
+) -> CategoricalFeature:
+    levels = Levels.of_counts(counts, max_levels)
+    return CategoricalFeature(name, levels, (rows - known) / rows, known - sum(levels.counts))
 
 
 def _exact_counts(column: Column, found: LevelSummary, source: TableSource) -> pa.Table:
@@ -414,7 +462,7 @@ class TableCodec:
         x_num = np.zeros((rows, n_num))  # (N, F_num)
         x_cat = np.zeros((rows, len(self.categorical)), dtype=np.int64)  # (N, F_cat)
         observed = np.zeros((rows, n_num + len(self.categorical)), dtype=bool)  # (N, F)
-        columns = self._columns()
+        columns = {column.name: column for column in self.schema.modelled}
         for name in columns:
             refuse_unsupported(name, table[name].type)
         parts = {
@@ -437,6 +485,10 @@ class TableCodec:
             x_cat[:, j] = levels.encode(text)
             observed[:, n_num + j] = x_cat[:, j] > 0
             odd.unseen[name] = rows - text.null_count - int(observed[:, n_num + j].sum())
+        for name, left_out in self.schema.left_out.items():
+            if left_out.reason == "empty" and name in table.column_names:
+                missing = pc.is_null(table[name], nan_is_null=True).to_numpy()
+                odd.unseen[name] = rows - int(missing.sum())
         odd.warn(stacklevel=3)
         num = torch.from_numpy(x_num.astype(dtype, copy=False))
         encoded = EncodedTable(num, torch.from_numpy(x_cat), torch.from_numpy(observed))
@@ -449,11 +501,28 @@ class TableCodec:
         """
         found = {}
         for column in self.schema.columns:
+            if column.left_out is not None and column.name not in table.column_names:
+                continue
             data = table[column.name]
-            if column.kind == "categorical":
+            if column.kind == "categorical" or column.left_out is not None:
                 found[column.name] = pc.is_null(data, nan_is_null=True).to_numpy()
             else:
                 found[column.name] = ~read_parts(column, data).valid
+        return found
+
+    def unseen_cells(self, table: Any) -> dict[str, NDArray[np.bool_]]:  # (N,) each
+        """Cells of each category with a level that is not among those of the training rows.
+
+        They are encoded as MISSING. :attr:`CategoricalFeature.unseen_probability` says how likely
+        such a level is.
+        """
+        table, columns = read_table(table), self._columns()
+        self._extra_names(table)  # an absent column is an error
+        found = {}
+        for category in self.categorical:
+            name, levels = category.column, category.levels
+            text = category_text(table[name], columns[name].type, levels)
+            found[name] = text.is_valid().to_numpy() & (levels.encode(text) == 0)
         return found
 
     def decode(
@@ -465,7 +534,8 @@ class TableCodec:
     ) -> pa.Table:
         """Network scale back to a table with the original column order, names and types.
 
-        A cell is missing where its code is 0, its number is not finite, or ``observed`` says so.
+        A cell is missing where its code is 0, its number is not finite, or ``observed`` says so. Of
+        columns that are not modelled, constant ones hold their value and others are missing.
         ``clip`` keeps numbers and dates within the training range; they are rounded to the step of
         the training values. Of a datetime column only the elapsed time is read.
         """
@@ -485,6 +555,8 @@ class TableCodec:
             shown = np.where(present[:, len(self.numeric) + j], codes[:, j], 0)
             kind = columns[category.column].type
             restored[category.column] = restore_levels(shown, category.levels.texts, kind)
+        for name, left_out in self.schema.left_out.items():
+            restored[name] = _restore_left_out(columns[name], left_out, len(numbers))
         return pa.table({name: restored[name] for name in self.schema.names})
 
     def from_unit(self, unit: EncodedTable, clip: bool = True) -> pa.Table:
@@ -497,7 +569,7 @@ class TableCodec:
             "format": FORMAT,
             "version": VERSION,
             "scaling": self.scaling,
-            "columns": [{**_plain(c), "type": type_name(c.type)} for c in self.schema.columns],
+            "columns": [_plain_column(column) for column in self.schema.columns],
             "numeric": [
                 {
                     "column": item.column,
@@ -513,6 +585,7 @@ class TableCodec:
                 {
                     "column": category.column,
                     "missing_share": category.missing_share,
+                    "rare": category.rare,
                     "levels": category.levels.texts.to_pylist(),
                     "counts": list(category.levels.counts),
                 }
@@ -529,9 +602,12 @@ class TableCodec:
         return {column.name: column for column in self.schema.columns}
 
     def _extra_names(self, table: pa.Table) -> list[str]:
-        """Columns the codec does not know; one it needs and does not find is an error."""
+        """Columns the codec does not know; one it needs and does not find is an error.
+
+        It does not need those that are not modelled.
+        """
         known, given = set(self.schema.names), set(table.column_names)
-        absent = [name for name in self.schema.names if name not in given]
+        absent = [column.name for column in self.schema.modelled if column.name not in given]
         if absent:
             close = suggestion(absent[0], given - known) if len(absent) == 1 else ""
             raise InputError(f"the table has no column {listed(absent)}{close}")
@@ -562,6 +638,19 @@ def _restore_number(
     return restore_instants(Instants(values.astype(np.int64), present, column.unit), column.type)
 
 
+def _restore_left_out(column: Column, left_out: LeftOut, rows: int) -> pa.Array:
+    value = left_out.value
+    if value is None:
+        return pa.nulls(rows, column.type)
+    if isinstance(value, str):
+        texts = pa.array([value], pa.large_string())
+        return restore_levels(np.ones(rows, dtype=np.int64), texts, column.type)
+    values, present = np.full(rows, value), np.ones(rows, dtype=bool)
+    if column.unit is None:
+        return restore_numbers(values, present, column.type)
+    return restore_instants(Instants(values.astype(np.int64), present, column.unit), column.type)
+
+
 def infer_schema(table: Any, overrides: Mapping[str, Kind] | None = None) -> TableSchema:
     """What every column of a table is; one that cannot be encoded is refused."""
     with collect_warnings():
@@ -571,3 +660,8 @@ def infer_schema(table: Any, overrides: Mapping[str, Kind] | None = None) -> Tab
 def _plain(item: Any) -> dict[str, Any]:
     values = {field.name: getattr(item, field.name) for field in fields(item)}
     return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+
+
+def _plain_column(column: Column) -> dict[str, Any]:
+    left_out = None if column.left_out is None else _plain(column.left_out)
+    return {**_plain(column), "type": type_name(column.type), "left_out": left_out}

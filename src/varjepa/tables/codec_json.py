@@ -29,6 +29,7 @@ from varjepa.tables.columns import (
     NumericFeature,
     TableSchema,
 )
+from varjepa.tables.left_out import REASONS, LeftOut
 from varjepa.tables.messages import listed
 from varjepa.tables.scaling import SCALINGS, Scaler, step_of_decimals
 from varjepa.tables.values import CALENDAR_PARTS, ELAPSED, NANOSECONDS, parse_type
@@ -86,6 +87,12 @@ def integer(value: Any, where: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not -(2**63) <= value < 2**64:
         raise InputError(f"{where} must be an integer of 64 bits")
     return value
+
+
+def count(value: Any, where: str) -> int:
+    if not 0 <= integer(value, where) < 2**63:
+        raise InputError(f"{where} must be a count")
+    return int(value)
 
 
 def number(value: Any, where: str) -> float:
@@ -169,11 +176,38 @@ def _column(value: Any, where: str) -> Column:
             type=_type,
             is_integer=flag,
             unit=optional(one_of(tuple(NANOSECONDS))),
+            left_out=optional(_left_out),
         )
     )
     if (column.unit is not None) != (column.kind == "datetime"):
         raise InputError(f"{where}.unit belongs to datetime columns, and only to them")
+    if column.left_out is not None and column.left_out.reason == "constant":
+        _check_constant(column, column.left_out.value, f"{where}.left_out")
     return column
+
+
+def _left_out(value: Any, where: str) -> LeftOut:
+    left_out = LeftOut(
+        **StrictObject(value, where).take_all(
+            reason=one_of(REASONS), missing_share=share, values=count, value=optional(_constant)
+        )
+    )
+    if (left_out.value is not None) != (left_out.reason == "constant"):
+        raise InputError(f"{where}.value belongs to constant columns, and only to them")
+    return left_out
+
+
+def _constant(value: Any, where: str) -> int | float | str:
+    if isinstance(value, str):
+        return whole_text(value, where)
+    return integer(value, where) if type(value) is int else number(value, where)
+
+
+def _check_constant(column: Column, value: int | float | str | None, where: str) -> None:
+    if isinstance(value, str) != (column.kind == "categorical"):
+        raise InputError(f"{where}.value must be text in categorical columns, else a number")
+    if column.kind == "datetime" and not (type(value) is int and value < 2**63):
+        raise InputError(f"{where}.value must be an integer in datetime columns")
 
 
 def _type(value: Any, where: str) -> pa.DataType:
@@ -215,10 +249,10 @@ def _bins(value: Any, where: str) -> Bins:
             low=numbers, high=numbers, upper=numbers, share=list_of(share), mean=numbers
         )
     )
-    count = len(bins)
-    if not {len(bins.high), len(bins.share), len(bins.mean)} == {count} or count > 2 * MOST_BINS:
+    n = len(bins)
+    if not {len(bins.high), len(bins.share), len(bins.mean)} == {n} or n > 2 * MOST_BINS:
         raise InputError(f"{where} must have one low, high, share and mean for each of few bins")
-    if len(bins.upper) != max(0, count - 1):
+    if len(bins.upper) != max(0, n - 1):
         raise InputError(f"{where}.upper must have one number between each two bins")
     if not all(a <= b <= c for a, b, c in zip(bins.low, bins.mean, bins.high, strict=True)):
         raise InputError(f"{where}.mean must lie between low and high")
@@ -230,7 +264,7 @@ def _bins(value: Any, where: str) -> Bins:
         raise InputError(f"{where}.upper must increase")
     if any(left >= right for left, right in pairwise(map(np.float32, bins.knots))):
         raise InputError(f"{where} must have ends that differ in float32")
-    if count and not abs(math.fsum(bins.share) - 1.0) < 1e-6:
+    if n and not abs(math.fsum(bins.share) - 1.0) < 1e-6:
         raise InputError(f"{where}.share must sum to 1")
     return bins
 
@@ -276,14 +310,19 @@ def _is_step(scaler: Scaler) -> bool:
 
 def _categorical(value: Any, where: str) -> CategoricalFeature:
     found = StrictObject(value, where).take_all(
-        column=whole_text, missing_share=share, levels=list_of(whole_text), counts=list_of(integer)
+        column=whole_text,
+        missing_share=share,
+        rare=count,
+        levels=list_of(whole_text),
+        counts=list_of(integer),
     )
     texts, counts = pa.array(found["levels"], pa.large_string()), found["counts"]
     if len(texts) != len(counts) or (counts and not 0 <= min(counts) <= max(counts) < 2**63):
         raise InputError(f"{where} must have one count, not negative, for each level")
     if len(texts) > 1 and not pc.all(pc.less(texts[:-1], texts[1:])).as_py():
         raise InputError(f"{where}.levels must be distinct and sorted")
-    return CategoricalFeature(found["column"], Levels(texts, counts), found["missing_share"])
+    levels = Levels(texts, counts)
+    return CategoricalFeature(found["column"], levels, found["missing_share"], found["rare"])
 
 
 def _check_agreement(
@@ -291,10 +330,13 @@ def _check_agreement(
     numeric: tuple[NumericFeature, ...],
     categorical: tuple[CategoricalFeature, ...],
 ) -> None:
-    """Every column has its features, in column order, and no feature is without a column."""
+    """Every modelled column has its features, in order, and no feature is without a column."""
     names = [column.name for column in columns]
     if len(set(names)) != len(names):
         raise InputError("codec.columns has the same name twice")
+    columns = tuple(column for column in columns if column.left_out is None)
+    if not columns:
+        raise InputError("codec.columns has no column that is modelled")
     calendar = [(item.column, item.part) for item in numeric]
     expected = [
         (column.name, part)

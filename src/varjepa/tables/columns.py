@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from varjepa.errors import InputError
 from varjepa.tables.bins import Bins
+from varjepa.tables.left_out import MIN_ROWS, LeftOut, is_called_code
 from varjepa.tables.messages import quoted, suggestion
 from varjepa.tables.scaling import Scaler, Scaling, step_of_decimals
 from varjepa.tables.values import (
@@ -79,6 +80,9 @@ class NumberSummary:
         """Greatest common divisor of all differences of integers so far; 0: all are equal."""
         self._decimals = 0
         """That all numbers so far can be written with; more than MOST_DECIMALS: with none."""
+        self._is_rising = self._is_falling = True
+        """Whether each number so far is above, or below, the one before."""
+        self._last: int | float | None = None
 
     def add(
         self,
@@ -106,6 +110,13 @@ class NumberSummary:
             self._divide(known.astype(np.int64), int(low))
         elif is_integer_type:
             self._divide(known, int(low))
+        if self._is_rising or self._is_falling:
+            self._order(known, number(known[0]), number(known[-1]))
+
+    def _order(self, known: NDArray[Any], first: int | float, last: int | float) -> None:
+        before, self._last = self._last, last
+        self._is_rising &= (before is None or first > before) and _rises(known)
+        self._is_falling &= (before is None or first < before) and _rises(known[::-1])
 
     def _divide(self, integers: NDArray[Any], low: int) -> None:
         """Count a block's integers, of which ``low`` is the smallest, in the common divisor."""
@@ -159,6 +170,28 @@ class NumberSummary:
             return step_of_decimals(self._decimals)
         return None
 
+    def are_identifiers(self, name: str) -> bool:
+        """Whether these are integers that name the rows of a column.
+
+        They differ all, and are in order, or leave few gaps, or have a name that says it. Floats
+        are not, even where all are integers.
+        """
+        is_integer_type = self.type.kind in "iu"
+        if not is_integer_type or self.ends is None or not self.step or self.count < MIN_ROWS:
+            return False
+        if self._is_rising or self._is_falling:
+            return True
+        low, high = self.ends
+        places = (high - low) / self.step + 1
+        is_dense = places < 2 * self.count
+        return (is_dense or is_called_code(name)) and self._is_distinct(places)
+
+    def _is_distinct(self, places: float) -> bool:
+        """Whether no number was kept twice; of a sample, only if it would have been otherwise."""
+        kept = np.concatenate([part.astype(self.type, copy=False) for part in self._kept])
+        is_enough = len(kept) == self.count or len(kept) ** 2 > 20 * min(places, self.count)
+        return is_enough and len(np.unique(kept)) == len(kept)
+
     def take_kept(self) -> NDArray[Any]:
         """The numbers that were kept, in the order of the rows, which are then released.
 
@@ -169,6 +202,10 @@ class NumberSummary:
         if len(numbers) < self.count:
             numbers = np.concatenate([numbers, np.array(self.ends, self.type)])
         return numbers
+
+
+def _rises(values: NDArray[Any]) -> bool:
+    return bool((values[1:] > values[:-1]).all())
 
 
 def _count_decimals(values: NDArray[np.float64], least: int, kind: np.dtype[Any]) -> int:
@@ -312,6 +349,8 @@ class Column:
     be integers."""
     unit: str | None = None
     """Datetime columns: what elapsed time is counted in, one of D, s, ms, us, ns."""
+    left_out: LeftOut | None = None
+    """Why the column is not modelled; None: it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +358,16 @@ class TableSchema:
     """The columns of a table, in its order."""
 
     columns: tuple[Column, ...]
+
+    @property
+    def modelled(self) -> tuple[Column, ...]:
+        """The columns that networks see."""
+        return tuple(column for column in self.columns if column.left_out is None)
+
+    @property
+    def left_out(self) -> dict[str, LeftOut]:
+        """The others by name."""
+        return {c.name: c.left_out for c in self.columns if c.left_out is not None}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -526,10 +575,23 @@ class CategoricalFeature:
     column: str
     levels: Levels
     missing_share: float
+    rare: int = 0
+    """Training rows with a level that is too rare to be among ``levels``."""
 
     @property
     def feature(self) -> Feature:
         return Feature(self.column, self.column, "categorical", len(self.levels))
+
+    @property
+    def unseen_probability(self) -> float:
+        """Chance that the next row has a level that is not among ``levels`` (Good and Turing).
+
+        It is the share of training rows whose level no other row has, or is not kept: at least
+        1 / (n + 1), at most .5.
+        """
+        rows = sum(self.levels.counts) + self.rare
+        alone = self.levels.counts.count(1) + self.rare
+        return min(max(alone, rows / (rows + 1)) / max(rows, 1), 0.5) if rows else 0.5
 
     @property
     def marginal(self) -> Marginal:

@@ -1,11 +1,7 @@
-"""What was inferred of a table: kinds, ranges, levels, and columns that a person should check.
-
-It only reports. Columns that are named in a note are read like all others.
-"""
+"""What was inferred of a table: kinds, ranges, levels, and columns that a person should check."""
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,9 +12,10 @@ import pyarrow as pa
 
 from varjepa.tables.codec import TableCodec, restore_instants, restore_numbers
 from varjepa.tables.columns import VALUE, CategoricalFeature, Column, Kind, NumericFeature
+from varjepa.tables.left_out import LeftOut, Reason, is_called_code
 from varjepa.tables.messages import collect_warnings, joined, quoted, shortened
 from varjepa.tables.reading import read_table
-from varjepa.tables.values import ELAPSED, Instants, as_numbers, is_span, value_type
+from varjepa.tables.values import ELAPSED, Instants, is_span, value_type
 
 WIDTH = 80
 """Letters of a line at most."""
@@ -26,22 +23,17 @@ WIDTH = 80
 SHOWN = 40
 """Columns that are shown one by one."""
 
-MIN_ROWS = 20
-"""With fewer rows it is not known whether all values differ, or few do."""
-
-FEW_INTEGERS = 10
+FEW_INTEGERS = 20
 """Different integers of a column that may be codes."""
 
-_CODE_WORDS = {"id", "code", "key", "zip", "postcode", "postal", "plz", "sku", "isbn", "fips"}
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-
-Note = Literal["empty", "constant", "identifier", "code", "rare levels"]
+Note = Literal[Reason, "code", "rare levels"]
 
 _NOTES: dict[Note, str] = {
-    "empty": "No value in any row, so nothing can be learned",
-    "constant": "The same value in every row",
-    "identifier": "Every value is different, as in an identifier; leave it out if it is one",
-    "code": "Numbers that may be codes; if they are, say that they are categorical",
+    "empty": "Not modelled, since no row has a value",
+    "constant": "Not modelled, since every row has the same value",
+    "identifier": "Not modelled, since each row has its own value, as in an identifier",
+    "free text": "Not modelled, since each row has its own text",
+    "code": "Integers that look like codes; column_kinds (or --kind) can make them categories",
     "rare levels": "More levels than max_levels; rows with a rarer one count as missing",
 }
 
@@ -59,7 +51,7 @@ class ColumnDescription:
     levels: int | None = None
     """Number of levels of a categorical column."""
     note: Note | None = None
-    """What a person should check."""
+    """Why the column is not modelled, or what a person should check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,93 +108,106 @@ def describe_table(table: Any, column_kinds: Mapping[str, Kind] | None = None) -
     """
     table = read_table(table)
     with collect_warnings():
-        return describe_codec(TableCodec.fit(table, column_kinds), table)
+        return describe_codec(TableCodec.fit(table, column_kinds), table.num_rows)
 
 
-def describe_codec(codec: TableCodec, table: pa.Table | None = None) -> TableDescription:
-    """What a codec was fitted to; with the table itself, different numbers are counted exactly."""
+def describe_codec(codec: TableCodec, rows: int | None = None) -> TableDescription:
+    """What a codec was fitted to; ``rows`` is how many rows that had, where it is known."""
     found: dict[str, ColumnDescription] = {}
     columns = {column.name: column for column in codec.schema.columns}
-    rows = None if table is None else table.num_rows
+    for name, left_out in codec.schema.left_out.items():
+        found[name] = _describe_left_out(columns[name], left_out)
     for number in codec.numeric:
         column = columns[number.column]
         if number.part == VALUE:
-            found[column.name] = _describe_numbers(column, number, table)
+            found[column.name] = _describe_numbers(column, number, rows)
         elif number.part == ELAPSED:
             parts = [n.part for n in codec.numeric if n.column == column.name and n.part != ELAPSED]
             found[column.name] = _describe_dates(column, number, parts)
     for category in codec.categorical:
-        found[category.column] = _describe_levels(category, rows)
+        found[category.column] = _describe_levels(category)
     return TableDescription(tuple(found[name] for name in codec.schema.names), rows)
 
 
+def _describe_left_out(column: Column, left_out: LeftOut) -> ColumnDescription:
+    value, missing = left_out.value, left_out.missing_share
+    levels = left_out.values if left_out.values < 2 and column.kind == "categorical" else None
+    if isinstance(value, str):
+        values = f"1 level: {shortened(_printable(value), 24)}"
+    elif value is not None:
+        values = _date(value, column) if column.unit else _number(value, column)
+    else:
+        values = f"{left_out.values:,} values" if left_out.values else "no value"
+    return ColumnDescription(column.name, column.kind, values, missing, levels, left_out.reason)
+
+
 def _describe_numbers(
-    column: Column, number: NumericFeature, table: pa.Table | None
+    column: Column, number: NumericFeature, rows: int | None
 ) -> ColumnDescription:
     scaler, missing = number.scaler, number.marginal.missing_share
     if scaler.is_empty:
-        return ColumnDescription(column.name, "numeric", "no value", missing, note="empty")
+        return ColumnDescription(column.name, "numeric", "no value", missing)
     low, high = (_number(end, column) for end in (scaler.low, scaler.high))
     if low == high:
-        return ColumnDescription(column.name, "numeric", low, missing, note="constant")
+        return ColumnDescription(column.name, "numeric", low, missing)
     values = f"{low} to {high}" + ", integers" * column.is_integer
-    note: Note | None = None
-    if column.is_integer:
-        seen = scaler.from_unit(np.array(number.marginal.quantiles))
-        if table is not None:
-            numbers = as_numbers(table[column.name], column.name)
-            seen = numbers.values[numbers.valid]
-        note = _integer_note(column.name, seen, is_all=table is not None)
+    known = None if rows is None else round(rows * (1.0 - missing))
+    note: Note | None = "code" if _are_codes(column, number, known) else None
     return ColumnDescription(column.name, "numeric", values, missing, note=note)
 
 
-def _integer_note(name: str, seen: np.ndarray[Any, Any], is_all: bool) -> Note | None:
-    """Integers of all rows, or 101 quantiles of them."""
-    different = len(np.unique(seen))
-    is_code = _is_called_code(name)
-    is_dense = float(seen.max()) - float(seen.min()) < 2 * len(seen)
-    if is_all and different == len(seen) >= MIN_ROWS and (is_code or is_dense):
-        return "identifier"
-    is_few = different <= FEW_INTEGERS and len(seen) >= max(MIN_ROWS, 2 * different)
-    return "code" if is_code or is_few else None
+def _are_codes(column: Column, number: NumericFeature, known: int | None) -> bool:
+    """Whether integers are called codes, or are few in many rows and do not count something.
+
+    Two values are the same as a number and as a category.
+    """
+    if not column.is_integer or number.scaler.step is None:
+        return False
+    if is_called_code(column.name):
+        return True
+    bins, different = number.bins, len(number.bins)
+    is_few = bins.low == bins.high and 2 < different <= FEW_INTEGERS
+    return is_few and (known is None or known >= 2 * different) and not _is_counted(number)
+
+
+def _is_counted(number: NumericFeature) -> bool:
+    """Whether values are 0, 1, 2, …, of which ever more rows have each, and then ever fewer."""
+    values = number.scaler.from_unit(np.array(number.bins.low)).tolist()
+    shares = np.array(number.bins.share)
+    top = int(shares.argmax())
+    is_one_hill = (np.diff(shares[: top + 1]) > 0).all() and (np.diff(shares[top:]) < 0).all()
+    return values[:3] == [0, 1, 2] and bool(is_one_hill)
 
 
 def _describe_dates(column: Column, number: NumericFeature, parts: list[str]) -> ColumnDescription:
     scaler, missing = number.scaler, number.marginal.missing_share
     if scaler.is_empty:
-        return ColumnDescription(column.name, "datetime", "no value", missing, note="empty")
-    assert column.unit is not None
-    counts = np.array([scaler.low, scaler.high], dtype=np.int64)
-    ends = restore_instants(Instants(counts, np.ones(2, dtype=bool), column.unit), column.type)
-    low, high = ends.cast(pa.string()).to_pylist()
+        return ColumnDescription(column.name, "datetime", "no value", missing)
+    low, high = (_date(end, column) for end in (scaler.low, scaler.high))
     if low == high:
-        return ColumnDescription(column.name, "datetime", low, missing, note="constant")
+        return ColumnDescription(column.name, "datetime", low, missing)
     values = f"{low} to {high}" + "".join(f", {part}" for part in parts)
     return ColumnDescription(column.name, "datetime", values, missing)
 
 
-def _describe_levels(category: CategoricalFeature, rows: int | None) -> ColumnDescription:
+def _describe_levels(category: CategoricalFeature) -> ColumnDescription:
     name, levels, missing = category.column, category.levels, category.missing_share
     if not len(levels):
-        return ColumnDescription(name, "categorical", "no value", missing, 0, "empty")
+        return ColumnDescription(name, "categorical", "no value", missing, 0)
     counts = np.array(levels.counts)
     first = levels.texts.take(pa.array(np.argsort(-counts, kind="stable")[:5])).to_pylist()
     texts = [shortened(_printable(text), 24) for text in first]
     more = ", …" * (len(levels) > len(texts))
     values = f"{len(levels):,} level{'s' * (len(levels) != 1)}: {', '.join(texts)}{more}"
-    note: Note | None = None
-    if len(levels) == 1:
-        note = "constant"
-    elif len(levels) >= MIN_ROWS and counts.max() == 1:
-        note = "identifier"
-    elif rows is not None and counts.sum() + round(missing * rows) < rows:
-        note = "rare levels"
+    note: Note | None = "rare levels" if category.rare else None
     return ColumnDescription(name, "categorical", values, missing, len(levels), note)
 
 
-def _is_called_code(name: str) -> bool:
-    words = [word.lower() for word in _WORD.findall(name)]
-    return any(word in _CODE_WORDS or word.endswith("code") for word in words)
+def _date(value: Any, column: Column) -> str:
+    assert column.unit is not None
+    count, is_there = np.array([value], dtype=np.int64), np.ones(1, dtype=bool)
+    found = restore_instants(Instants(count, is_there, column.unit), column.type)
+    return str(found.cast(pa.string())[0])
 
 
 def _number(value: Any, column: Column) -> str:

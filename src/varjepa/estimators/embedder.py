@@ -111,7 +111,9 @@ class Embedder:
         known = list(model.estimator.feature_names_in_)
         absent = [name for name in known if name not in set(names)]
         if absent:
-            raise InputError(f"the table has no column {listed(absent)}")
+            others = [name for name in names if name not in known]
+            close = suggestion(absent[0], others) if len(absent) == 1 else ""
+            raise InputError(f"the table has no column {listed(absent)}{close}")
         return known
 
     def extra(self, names: Sequence[str]) -> list[str]:

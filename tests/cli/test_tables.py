@@ -83,8 +83,8 @@ def test_impute_sample_and_score(model: Path, table: Path, tmp_path: Path) -> No
     full = pd.read_csv(tmp_path / "full.csv")
     assert not full.isna().any().any()
     pd.testing.assert_frame_equal(full.drop(index=[3, 5]), given.drop(index=[3, 5]))
-    assert run("impute", model, bare, "--out", tmp_path / "draws.csv", "--samples", "3") == 0
-    assert pd.read_csv(tmp_path / "draws.csv")["draw"].value_counts().tolist() == [80, 80, 80]
+    assert run("impute", model, bare, "--out", tmp_path / "samples.csv", "--samples", "3") == 0
+    assert pd.read_csv(tmp_path / "samples.csv")["sample"].value_counts().tolist() == [80, 80, 80]
     assert run("sample", model, "--out", tmp_path / "new.csv", "--rows", "7") == 0
     assert pd.read_csv(tmp_path / "new.csv").shape == (7, 3)
     fixed = tmp_path / "fixed.csv"

@@ -176,9 +176,9 @@ def test_absent_files_and_folders(tmp_path: Path, suffix: str) -> None:
         (pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("a", "b")])), "several levels"),
         (pl.DataFrame({" ": [1]}), "column 1 of the table has no name"),
         (pa.Table.from_arrays([pa.array([1])] * 2, ["b", "b"]), "several columns are called 'b'"),
-        (pd.Series([1, 2]), "cannot read a table from a Series"),
-        ([[1, 2]], "cannot read a table from a list"),
-        (None, "cannot read a table from a NoneType"),
+        (pd.Series([1, 2]), "cannot read a table from an object of type Series"),
+        ([[1, 2]], "cannot read a table from an object of type list"),
+        (None, "cannot read a table from an object of type NoneType"),
     ],
 )
 def test_impossible_frames(frame: Any, reason: str) -> None:

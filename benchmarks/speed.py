@@ -11,7 +11,7 @@ from varjepa.cli.shell import ListGroup, console, one_of, positive, run
 from varjepa.errors import InputError
 from varjepa.files import make_folder, write_json
 
-bench = typer.Typer(cls=ListGroup, invoke_without_command=True)
+bench = typer.Typer(cls=ListGroup, invoke_without_command=True, add_completion=False)
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Json = Annotated[Path | None, typer.Option(help="Also write the figures here.")]

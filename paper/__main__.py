@@ -18,7 +18,9 @@ from varjepa.training.progress import progress
 if TYPE_CHECKING:
     from paper.settings import Scale, Setting
 
-app = typer.Typer(help="Reproduce the paper, table by table.", no_args_is_help=True)
+app = typer.Typer(
+    help="Reproduce the paper, table by table.", no_args_is_help=True, add_completion=False
+)
 
 Out = Annotated[Path, typer.Option(help="Folder for the results; finished cells are kept.")]
 Runs = Annotated[int | None, typer.Option(help="Seeds of a predictor; default 5, with --quick 2.")]

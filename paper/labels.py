@@ -305,6 +305,7 @@ def describe(rows: Sequence[Row]) -> str:
 
 def labels_blocks(rows: Sequence[Row]) -> list[Block]:
     """What is gained over raw columns, then every curve."""
+    drawn = [row for row in rows if has_panel(row)]
     return [
         Block(
             "labels",
@@ -315,7 +316,7 @@ def labels_blocks(rows: Sequence[Row]) -> list[Block]:
             "Embeddings are those of the tables above, so labels of all training and validation "
             "rows have picked their checkpoint.",
             tables=[*gain_table(rows), *curve_table(rows)],
-            figures=[label_figure(rows)] if rows else (),
+            figures=[label_figure(drawn)] if drawn else (),
             is_run=bool(rows),
         )
     ]
@@ -394,6 +395,16 @@ def sizes_there(rows: Sequence[Row]) -> list[int]:
 COLOURS = {"paper": LIGHT, "ours": DARK}
 """of what a setting has learnt; raw columns are grey"""
 STROKES = {"raw": ":", "raw+var_t_jepa": "--"}
+
+
+def has_panel(row: Row) -> bool:
+    """Whether a row is of a dataset, model, representation and setting that are drawn."""
+    return (
+        row["dataset"] in DATASETS
+        and row["predictor"] in LABEL_PREDICTORS
+        and row["representation"] in COMPARED
+        and row["setting"] in SETTINGS
+    )
 
 
 def label_figure(rows: Sequence[Row]) -> Figure:

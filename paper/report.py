@@ -281,7 +281,9 @@ def map_block(results: Results) -> Block:
             scores.append(_number(metric_mean(one[1], "spearman") if one else None))
         title = f"Uncertainty (B.3, Figures 3 and 5), {dataset}; Spearman with u"
         paper = short(uncertainty_paper_value("spearman", dataset, LATENT))
-        lines.append((title, "uncertainty", "", paper, " · ".join(scores)))
+        fits = [r for r in results.of("representations.json") if r["dataset"] == dataset]
+        cost = _time(r for r in fits if r["model"] == "var_t_jepa") + " of trainings"
+        lines.append((title, "uncertainty", cost, paper, " · ".join(scores)))
     if sensitivity:
         full = [row for row in sensitivity if row["coverage"] == 1]
         trainings = {(row["table"], row["column"]): row for row in full}.values()

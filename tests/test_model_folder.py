@@ -43,6 +43,13 @@ def test_a_missing_file_is_named(folder: Path, name: str) -> None:
         load_model(folder)
 
 
+def test_a_folder_that_is_no_model_is_called_that(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match=r"is not a model folder: it has no manifest\.json"):
+        load_model(tmp_path)
+    with pytest.raises(ModelFileError, match="cannot read"):
+        load_model(tmp_path / "nowhere")
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

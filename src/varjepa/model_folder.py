@@ -204,6 +204,7 @@ FORMAT_VERSION = 4
 other constructor parameters in config.json; 3 had neither bins
 and steps of numbers nor columns left out in codec.json."""
 
+MANIFEST = "manifest.json"
 FILES = ("config.json", "codec.json", "model.safetensors")
 LARGEST_MANIFEST = 1 << 16
 
@@ -324,14 +325,14 @@ def save_model(folder: Path, model: SavedModel) -> None:
         "codec.json": dump_json(model.codec),
         "model.safetensors": save({k: v.contiguous().cpu() for k, v in model.tensors.items()}),
     }
-    (folder / "manifest.json").unlink(missing_ok=True)
+    (folder / MANIFEST).unlink(missing_ok=True)
     for name, content in contents.items():
         write_bytes(folder / name, content)
     listed = {
         name: Listed(len(content), hashlib.sha256(content).hexdigest())
         for name, content in contents.items()
     }
-    write_bytes(folder / "manifest.json", write_manifest(listed))
+    write_bytes(folder / MANIFEST, write_manifest(listed))
 
 
 @contextmanager
@@ -342,7 +343,7 @@ def open_model(folder: Path) -> Iterator[OpenModel]:
     a download cache) to regular files, whose content is checked like any other.
     """
     with ExitStack() as stack:
-        manifest_path = folder / "manifest.json"
+        manifest_path = folder / MANIFEST
         with _opened(manifest_path) as file:
             manifest = read_manifest(_read(file, LARGEST_MANIFEST, manifest_path), manifest_path)
         files = {name: stack.enter_context(_opened(folder / name)) for name in FILES}
@@ -371,6 +372,9 @@ def _opened(path: Path) -> Iterator[BufferedReader]:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and path.name == MANIFEST and path.parent.is_dir():
+            why = f"{path.parent} is not a model folder: it has no {MANIFEST}"
+            raise ModelFileError(why) from error
         raise ModelFileError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:  # a path with a NUL in it
         raise ModelFileError(f"{str(path)!r} is not a path") from error

@@ -1,7 +1,8 @@
 """Claims: fit, embed, impute, sample, score and demo do their job on files.
 
 1. Scores of cells have the table's own column names in its own order; `--keep` copies columns;
-   `--uncertainty` takes every kind and aggregate that Python has.
+   `--uncertainty` takes every kind and aggregate that Python has. `fit` says which columns it does
+   not learn from, and why.
 2. Wrong input ends in one sentence and exit code 2, with nothing written; mistyped columns get a
    suggestion. An input is replaced only with --overwrite.
 """
@@ -82,8 +83,8 @@ def test_impute_sample_and_score(model: Path, table: Path, tmp_path: Path) -> No
     full = pd.read_csv(tmp_path / "full.csv")
     assert not full.isna().any().any()
     pd.testing.assert_frame_equal(full.drop(index=[3, 5]), given.drop(index=[3, 5]))
-    assert run("impute", model, bare, "--out", tmp_path / "draws.csv", "--samples", "3") == 0
-    assert pd.read_csv(tmp_path / "draws.csv")["draw"].value_counts().tolist() == [80, 80, 80]
+    assert run("impute", model, bare, "--out", tmp_path / "samples.csv", "--samples", "3") == 0
+    assert pd.read_csv(tmp_path / "samples.csv")["sample"].value_counts().tolist() == [80, 80, 80]
     assert run("sample", model, "--out", tmp_path / "new.csv", "--rows", "7") == 0
     assert pd.read_csv(tmp_path / "new.csv").shape == (7, 3)
     fixed = tmp_path / "fixed.csv"
@@ -143,11 +144,45 @@ def test_impute_carries_other_columns_along(model: Path, table: Path, tmp_path: 
     assert full["label"].tolist() == given["label"].tolist()
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_fit_says_what_it_does_not_learn_from(
+    table: Path, tmp_path: Path, ending: str, capsys: Captured
+) -> None:
+    source, out = tmp_path / "t", tmp_path / "model"
+    if ending == "csv":
+        source = table
+    else:
+        source.mkdir()
+        pd.read_csv(table).to_parquet(source / "a.parquet")
+    arguments = ["fit", source, "--out", out, "--epochs", "1", "--leave-out", "zip"]
+    assert run(*arguments, "--leave-out", "colour", "--target", "label") == 0
+    shown = capsys.readouterr().err.splitlines()
+    assert shown[:2] == [
+        "Left out: 'zip', 'colour'.",
+        "Not learned from: the target 'label'; it selects the checkpoint.",
+    ]
+    config = json.loads((out / "config.json").read_text(encoding="utf-8"))
+    assert config["feature_names"] == ["size"]
+
+
+def test_fit_says_that_a_number_selects_nothing(
+    table: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    arguments = ["fit", table, "--out", tmp_path / "m", "--epochs", "1", "--target", "size"]
+    assert run(*arguments) == 0
+    assert "it holds numbers, not classes" in capsys.readouterr().err.splitlines()[0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["fit", "{table}", "--out", "{new}", "--target", "lable"], "did you mean 'label'?"),
         (["fit", "{table}", "--out", "{new}", "--kind", "Zip=numeric"], "did you mean 'zip'?"),
+        (["fit", "{table}", "--out", "{new}", "--leave-out", "Zip"], "did you mean 'zip'?"),
+        (
+            ["fit", "{table}", "--out", "{new}", "--target", "label", "--leave-out", "label"],
+            "--target 'label' is never learned from",
+        ),
         (["fit", "{table}", "--out", "{new}", "--epochs", "0"], "--epochs"),
         (["fit", "{table}", "--out", "{new}", "--kind", "zip=number"], "--kind"),
         (["fit", "{table}", "--out", "{new}", "--kind", "shoe=numeric"], "'shoe'"),
@@ -229,6 +264,12 @@ def test_a_table_without_a_column_the_model_needs(
     pd.DataFrame({"size": [1.0], "zip": [1]}).to_csv(tmp_path / "short.csv", index=False)
     code = run("embed", model, tmp_path / "short.csv", "--out", tmp_path / "e.csv")
     assert_refused(capsys, code, "'colour'")
+    pd.DataFrame({"size": [1.0], "zip": [1], "color": ["red"]}).to_csv(
+        tmp_path / "other.csv", index=False
+    )
+    for command in ("embed", "impute"):
+        code = run(command, model, tmp_path / "other.csv", "--out", tmp_path / "e.csv")
+        assert_refused(capsys, code, "no column 'colour'; did you mean 'color'?")
 
 
 def test_demo_runs_start_to_finish(tmp_path: Path, capsys: Captured) -> None:

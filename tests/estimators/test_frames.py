@@ -101,7 +101,7 @@ def polars_frame() -> pl.DataFrame:
 @pytest.mark.parametrize("make", [pandas_frame, polars_frame])
 def test_imputing_keeps_types(make: Callable[[], Any]) -> None:
     frame = make()
-    filled = small(VarTJEPA, **SMALL).fit(frame).impute(frame)
+    filled = small(VarTJEPA, **SMALL, random_state=0).fit(frame).impute(frame)
     assert list(filled.columns) == list(frame.columns)
     assert list(filled.dtypes) == list(frame.dtypes)
     for name in frame.columns:

@@ -116,7 +116,7 @@ def test_saved_models_answer_the_same(model: TJEPA, tmp_path: Path) -> None:
     assert loaded.model_.settings == model.model_.settings
     assert loaded.collapse_ == model.collapse_
     assert loaded.history_ == model.history_
-    with pytest.raises(ModelFileError, match="does not hold a VarTJEPA"):
+    with pytest.raises(ModelFileError, match="holds a TJEPA, not a VarTJEPA"):
         VarTJEPA.load(tmp_path)
 
 

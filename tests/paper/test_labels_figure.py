@@ -2,7 +2,7 @@
 
 1. A panel per model and dataset that has rows; a line for each of its curves, through the means.
 2. The legend names every kind of curve once; raw columns belong to no setting.
-3. The same rows give the same file.
+3. The same rows give the same file. Rows of an unknown dataset, model or setting are not drawn.
 """
 
 from __future__ import annotations
@@ -69,6 +69,19 @@ def test_the_same_rows_give_the_same_file(tmp_path: Path) -> None:
     assert text == (tmp_path / "b" / "low_labels.svg").read_bytes()
     assert ElementTree.fromstring(text).tag.endswith("svg")
     assert re.search(rb">\s*logistic regression\s*<", text)
+
+
+@pytest.mark.parametrize(
+    "odd", [{"dataset": "iris"}, {"predictor": "resnet"}, {"setting": "theirs"}]
+)
+def test_rows_that_have_no_place_are_not_drawn(odd: dict[str, str], tmp_path: Path) -> None:
+    rows = [{**row, **odd} for row in ROWS]
+    write_study(tmp_path, labels_blocks(rows))
+    assert [path.name for path in tmp_path.iterdir()] == ["labels.md"]
+    write_study(tmp_path, labels_blocks(ROWS))
+    alone = (tmp_path / "low_labels.svg").read_bytes()
+    write_study(tmp_path, labels_blocks([*rows, *ROWS]))
+    assert (tmp_path / "low_labels.svg").read_bytes() == alone
 
 
 def test_the_legend_fits_one_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,7 +190,7 @@ def test_one_warning_for_all_unknown_levels() -> None:
     codec = TableCodec.fit(pa.table({"c": ["a", "b"], "d": ["p", "q"], "e": [True, False]}))
     later = pa.table({"c": ["a", "z", "z"], "d": ["p", None, "y"], "e": [True, True, None]})
     assert warned(codec, later) == [
-        "treated as missing: values that were not seen when the codec was fitted, "
+        "treated as missing: values that were not seen when the model was fitted, "
         "in 'c' (2), 'd' (1)"
     ]
     with pytest.warns(UserWarning, match="not seen"):
@@ -229,7 +229,7 @@ def test_one_warning_for_extra_columns() -> None:
     codec = TableCodec.fit(arrow_table())
     extra = arrow_table().append_column("p", pa.nulls(5)).append_column("q", pa.array([[1]] * 5))
     assert warned(codec, extra) == [
-        "ignored columns that were not there when the codec was fitted: 'p', 'q'"
+        "ignored columns that were not there when the model was fitted: 'p', 'q'"
     ]
     with pytest.warns(UserWarning, match="ignored"):
         assert_same(codec.encode(extra), codec.encode(arrow_table()))

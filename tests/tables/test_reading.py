@@ -9,8 +9,9 @@
 5. Names that are repeated, empty, not text or of several levels are InputErrors.
 6. Sparse columns and objects of mixed scalars are read; other objects are refused by name.
 7. What write_table writes, read_table reads back; a failed write leaves the old file.
-8. A CSV file may be separated by commas, semicolons or tabs, have decimal commas (with semicolons),
-   and be gzipped; a Parquet or Arrow file that is called CSV is read; damaged gzip is refused.
+8. A CSV file may be separated by commas, semicolons, tabs or bars, have decimal commas (with
+   semicolons), and be gzipped; a Parquet or Arrow file that is called CSV is read; damaged gzip is
+   refused.
 9. All of it works where neither pandas nor polars is installed.
 """
 
@@ -175,9 +176,9 @@ def test_absent_files_and_folders(tmp_path: Path, suffix: str) -> None:
         (pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("a", "b")])), "several levels"),
         (pl.DataFrame({" ": [1]}), "column 1 of the table has no name"),
         (pa.Table.from_arrays([pa.array([1])] * 2, ["b", "b"]), "several columns are called 'b'"),
-        (pd.Series([1, 2]), "cannot read a table from a Series"),
-        ([[1, 2]], "cannot read a table from a list"),
-        (None, "cannot read a table from a NoneType"),
+        (pd.Series([1, 2]), "cannot read a table from an object of type Series"),
+        ([[1, 2]], "cannot read a table from an object of type list"),
+        (None, "cannot read a table from an object of type NoneType"),
     ],
 )
 def test_impossible_frames(frame: Any, reason: str) -> None:
@@ -228,7 +229,7 @@ def test_other_objects_are_refused_by_name(value: Any) -> None:
         TableCodec.fit(pd.DataFrame({"o": column}))
 
 
-@pytest.mark.parametrize("separator", [";", "\t", ","])
+@pytest.mark.parametrize("separator", [";", "\t", ",", "|"])
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
 def test_the_header_tells_the_separator(separator: str, name: str, tmp_path: Path) -> None:
     rows = ['"a,b;c\td"|n|x', '"u;v,w"|1|1.5', "z|2|-0.5", "|3|2.0"]

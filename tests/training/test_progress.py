@@ -130,7 +130,7 @@ GOOD = "good: every column leaves a trace"
         ([-5.0, -1.0], "still improving"),
         ([-5.0, -1.02, -1.01, -1.0, -1.0], "has levelled off"),
         ([0.80, 0.81, 0.8, 0.811], "has levelled off"),
-        ([-5.0, -1.0, -1.1, -1.1, -1.2], "no longer improved: longer will not help"),
+        ([-5.0, -1.0, -1.1, -1.1, -1.2], "no longer improved: longer training will not help"),
         ([-5.0], "too few validations"),
         ([], "too few validations"),
     ],

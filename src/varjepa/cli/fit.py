@@ -13,7 +13,7 @@ from varjepa.cli import options
 from varjepa.cli.describe import describe_fit
 from varjepa.cli.shell import console, is_main_process, one_of
 from varjepa.errors import InputError, Interrupted
-from varjepa.training.progress import in_words
+from varjepa.training.progress import in_words, show_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +35,10 @@ def fit(
     ] = None,
     max_steps: Annotated[
         int | None, typer.Option(help="Maximum number of optimiser steps.", min=1)
+    ] = None,
+    leave_out: Annotated[
+        list[str] | None,
+        typer.Option(help="A column not to learn from, such as an id; may be repeated."),
     ] = None,
     kind: options.Kinds = None,
     device: options.Device = "auto",
@@ -91,7 +95,9 @@ def fit(
     try:
         with join_world(pick_device(device)) as world:
             with world.sharing_errors():
-                rows, labels = read_rows(table, target)
+                rows, labels = read_rows(table, target, leave_out or [])
+            if is_main_process():
+                show_lines(describe_unread(target, leave_out or [], labels))
             model.fit(rows, labels, run=run)
         if not world.is_main:
             return
@@ -111,25 +117,55 @@ def fit(
     )
 
 
-def read_rows(table: str, target: str | None) -> tuple[pa.Table | TableFiles, NDArray[Any] | None]:
+def read_rows(
+    table: str, target: str | None, leave_out: list[str]
+) -> tuple[pa.Table | TableFiles, NDArray[Any] | None]:
     """The rows to learn from, and their labels; several or large files are not read yet."""
     from varjepa.estimators.fitting import table_files
     from varjepa.tables import read_table
-    from varjepa.tables.messages import quoted, suggestion
     from varjepa.tables.values import refuse_unsupported
 
     files = table_files(table)
     if files is not None:
+        check_unread(table, files.types.names, target, leave_out)
+        files = files.without(leave_out)
         return files if target is None else files.labelled(target), None
     rows = read_table(table)
+    check_unread(table, rows.column_names, target, leave_out)
+    rows = rows.drop_columns(leave_out)
     if target is None:
         return rows, None
-    if target not in rows.column_names:
-        close = suggestion(target, rows.column_names)
-        raise InputError(f"--target {quoted(target)} is not a column of {table}{close}")
     refuse_unsupported(target, rows.schema.field(target).type)
-    labels = rows[target].to_numpy(zero_copy_only=False)
-    rows = rows.drop_columns([target])
-    if rows.num_columns == 0:
-        raise InputError(f"{table} has no column besides --target {quoted(target)}")
-    return rows, labels
+    return rows.drop_columns([target]), rows[target].to_numpy(zero_copy_only=False)
+
+
+def check_unread(table: str, names: list[str], target: str | None, leave_out: list[str]) -> None:
+    """Refuse columns that are not there, and nothing left to learn from."""
+    from varjepa.tables.messages import quoted, suggestion
+
+    targets = [] if target is None else [target]
+    for option, given in (("--leave-out", leave_out), ("--target", targets)):
+        for name in given:
+            if name not in names:
+                close = suggestion(name, names)
+                raise InputError(f"{option} {quoted(name)} is not a column of {table}{close}")
+            if {*leave_out, *targets} >= set(names):
+                raise InputError(f"{table} has no column besides {option} {quoted(name)}")
+    if target in leave_out:
+        raise InputError(f"--target {quoted(target)} is never learned from; drop --leave-out")
+
+
+def describe_unread(
+    target: str | None, leave_out: list[str], labels: NDArray[Any] | None
+) -> list[str]:
+    """Columns that are not learned from, and why."""
+    from varjepa.metrics.target import infer_task
+    from varjepa.tables.messages import listed, quoted
+
+    lines = [f"Left out: {listed(leave_out)}."] if leave_out else []
+    if target is not None:
+        use = "it selects the checkpoint"
+        if labels is not None and infer_task(labels) == "regression":
+            use = "it holds numbers, not classes, so the held-out loss selects the checkpoint"
+        lines.append(f"Not learned from: the target {quoted(target)}; {use}.")
+    return lines

@@ -24,7 +24,7 @@ def impute(
 ) -> None:
     """Fill missing cells; all other cells and columns stay as they are.
 
-    Several samples are stacked, and a column 'draw' numbers them.
+    Several samples are stacked, and a column 'sample' numbers them.
     """
     options.check_paths(out, overwrite, table, model=model)
 
@@ -33,12 +33,14 @@ def impute(
 
     estimator = options.load_model(model, device, out)
     rows = options.read_rows(table)
-    if samples > 1 and "draw" in rows.column_names:
-        raise InputError("the table has a column 'draw', the name that numbers the samples")
+    if samples > 1 and "sample" in rows.column_names:
+        raise InputError(
+            "the table has a column 'sample', the name of the column that numbers the samples"
+        )
     if samples == 1:
         filled = estimator.impute(rows, random_state=seed)
     else:
         parts = estimator.impute_samples(rows, samples, random_state=seed)
         numbers = np.repeat(np.arange(samples), rows.num_rows)
-        filled = pa.concat_tables(parts).append_column("draw", pa.array(numbers))
+        filled = pa.concat_tables(parts).append_column("sample", pa.array(numbers))
     options.write_result(filled, out, raw_text)

@@ -111,7 +111,9 @@ class Embedder:
         schema, given = model.estimator.codec_.schema, set(names)
         absent = [column.name for column in schema.modelled if column.name not in given]
         if absent:
-            raise InputError(f"the table has no column {listed(absent)}")
+            others = [name for name in names if name not in schema.names]
+            close = suggestion(absent[0], others) if len(absent) == 1 else ""
+            raise InputError(f"the table has no column {listed(absent)}{close}")
         return [name for name in schema.names if name in given]
 
     def extra(self, names: Sequence[str]) -> list[str]:

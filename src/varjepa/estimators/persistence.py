@@ -112,7 +112,10 @@ def to_saved(estimator: TableEstimator) -> SavedModel:
 
 def from_saved(kind: type[Estimator], saved: OpenModel, folder: Path) -> Estimator:
     """The estimator that was saved, or one sentence about what is wrong with the folder."""
-    if not isinstance(saved.config, dict) or saved.config.get("estimator") != kind.__name__:
+    name = saved.config.get("estimator") if isinstance(saved.config, dict) else None
+    if name != kind.__name__:
+        if name in ("VarTJEPA", "TJEPA"):
+            raise ModelFileError(f"{folder} holds a {name}, not a {kind.__name__}")
         raise ModelFileError(f"{folder} does not hold a {kind.__name__} of this version")
     try:
         config = StrictObject(saved.config, "config")

@@ -531,6 +531,7 @@ class TableCodec:
         x_cat: ArrayLike,  # (N, F_cat)
         observed: ArrayLike | None = None,  # (N, F)
         clip: bool = True,
+        on_step: bool = True,
     ) -> pa.Table:
         """Network scale back to a table with the original column order, names and types.
 
@@ -549,7 +550,12 @@ class TableCodec:
         for i, number in enumerate(self.numeric):
             if number.part in (VALUE, ELAPSED):
                 restored[number.column] = _restore_number(
-                    columns[number.column], number.scaler, numbers[:, i], present[:, i], clip
+                    columns[number.column],
+                    number.scaler,
+                    numbers[:, i],
+                    present[:, i],
+                    clip,
+                    on_step,
                 )
         for j, category in enumerate(self.categorical):
             shown = np.where(present[:, len(self.numeric) + j], codes[:, j], 0)
@@ -629,10 +635,12 @@ def _restore_number(
     unit: NDArray[np.float64],  # (N,)
     present: NDArray[np.bool_],  # (N,)
     clip: bool,
+    on_step: bool,
 ) -> pa.Array:
     if scaler.is_empty:
         return pa.nulls(len(unit), column.type)
-    values = scaler.from_unit(np.where(present, unit, 0.0), clip)
+    on_step = on_step or not pa.types.is_floating(column.type)
+    values = scaler.from_unit(np.where(present, unit, 0.0), clip, on_step)
     if column.unit is None:
         return restore_numbers(values, present, column.type)
     return restore_instants(Instants(values.astype(np.int64), present, column.unit), column.type)

@@ -27,7 +27,7 @@ from varjepa.tables.values import MISSING_WORDS
 _HEAD = 1 << 16
 """Bytes that decide how a file is written."""
 
-_SEPARATORS = (",", ";", "\t")
+_SEPARATORS = (",", ";", "\t", "|")
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _RAGGED = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")

@@ -93,7 +93,7 @@ class TableDescription:
     def _head(self) -> str:
         kinds = [column.kind for column in self.columns]
         counts = ", ".join(f"{kinds.count(k):,} {k}" for k in get_args(Kind) if k in kinds)
-        rows = "" if self.rows is None else f"{self.rows:,} rows, "
+        rows = "" if self.rows is None else f"{self.rows:,} row{'s' * (self.rows != 1)}, "
         return f"{rows}{len(kinds):,} column{'s' * (len(kinds) != 1)}: {counts}"
 
 

@@ -105,12 +105,12 @@ class TableWarnings:
         messages = []
         if self.extra:
             messages.append(
-                "ignored columns that were not there when the codec was fitted: "
+                "ignored columns that were not there when the model was fitted: "
                 + listed(self.extra)
             )
         for what, cells in (
             ("infinite values", self.infinite),
-            ("values that were not seen when the codec was fitted", self.unseen),
+            ("values that were not seen when the model was fitted", self.unseen),
         ):
             found = [f"{quoted(name)} ({count})" for name, count in cells.items() if count]
             if found:

@@ -155,8 +155,8 @@ def _from_frame(source: Any) -> pa.Table:
         frame = nw.from_native(source)
     except TypeError as error:
         raise InputError(
-            f"cannot read a table from a {type(source).__name__}; give a path, a data frame, an "
-            "Arrow table or a two-dimensional array"
+            f"cannot read a table from an object of type {type(source).__name__}; give a path, a "
+            "data frame, an Arrow table or a two-dimensional array"
         ) from error
     if isinstance(frame, nw.LazyFrame):
         frame = frame.collect()

@@ -112,11 +112,12 @@ class Scaler:
             return np.where((position < 0) | (position > 1), position, inside)
         return (position - self.shift) / self.scale
 
-    def from_unit(self, unit: Array, clip: bool = True) -> NDArray[Any]:
+    def from_unit(self, unit: Array, clip: bool = True, on_step: bool = True) -> NDArray[Any]:
         """Network scale back to values: int64 or uint64 for integer columns, else float64.
 
         ``clip`` keeps the result within the training range; without it the squeeze is undone.
-        Values are rounded to the step, and to integers in integer columns.
+        Values are rounded to the step, and to integers in integer columns; not ``on_step`` they are
+        float64 as they come, such as the mean of several integers.
         """
         if self.low is None or self.high is None:
             return np.zeros(len(unit))
@@ -128,6 +129,9 @@ class Scaler:
         if not self._span():
             position = np.zeros_like(position)
         position = np.clip(position, 0.0, 1.0) if clip else _unsqueeze(position)
+        if not on_step:
+            plain = replace(self, low=float(self.low), high=float(self.high), step=None)
+            return replace(plain, is_integer=False)._floats_at(position, clip)
         if isinstance(self.low, int) and isinstance(self.high, int):
             return _integers_at(position, self.low, self.high, int(self.step or 1))
         return self._floats_at(position, clip)

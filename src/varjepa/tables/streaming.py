@@ -262,6 +262,11 @@ class TableFiles:
         refuse_unsupported(name, self.types.field(name).type)
         return replace(self, labels=name)
 
+    def without(self, names: Sequence[str]) -> TableFiles:
+        """The same with fewer columns."""
+        fields = [field for field in self.types if field.name not in names]
+        return replace(self, types=pa.schema(fields))
+
     @property
     def schema(self) -> pa.Schema:
         """Columns to learn from."""

@@ -192,7 +192,7 @@ def _would_longer_help(scores: Sequence[float], patience: int) -> str:
         return "too few validations to tell whether longer training would help"
     best = max(range(len(scores)), key=scores.__getitem__)
     if len(scores) - 1 - best >= patience:
-        return "training stopped when the validation score no longer improved: longer will not help"
+        return "the validation score no longer improved: longer training will not help"
     before = max(scores[: -max(1, len(scores) // 4)])
     least = max(LEVEL[0] * (scores[best] - scores[0]), LEVEL[1] * abs(scores[best]))
     if scores[best] - before > least:

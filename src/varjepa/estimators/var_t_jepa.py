@@ -97,7 +97,7 @@ def predicted_table(
         )
     num = torch.cat([part.num for part in parts])
     cat = torch.cat([part.cat for part in parts])
-    return codec.decode(num.cpu().numpy(), cat.cpu().numpy())
+    return codec.decode(num.cpu().numpy(), cat.cpu().numpy(), on_step=draw)
 
 
 def draw_marginals(codec: TableCodec, n: int, generator: torch.Generator) -> EncodedTable:

@@ -223,6 +223,8 @@ class Training(Settings):
     """"muon": Muon for the transformers' matrices and AdamW for everything else"""
     learning_rate: float = 1e-3
     """peak rate of AdamW; Muon's is twice that"""
+    max_norm: float | None = 1.0
+    """largest norm of a step's gradient, to which a larger one is scaled; None: no limit"""
     schedule: Literal["average", "cosine"] = "average"
     """after a linear warm-up. "average": a constant rate, and the weights used are a running
     average, so that no length has to be known beforehand; "cosine": falls to 0 at the last step"""
@@ -304,6 +306,8 @@ class PointTraining(Training):
     """rows per step; "auto": a twentieth of the training rows, within 32 to 512"""
     optimiser: Literal["muon", "adamw"] = "adamw"
     """"muon": Muon for the transformers' matrices and AdamW for everything else"""
+    max_norm: float | None = None
+    """largest norm of a step's gradient, to which a larger one is scaled; None: no limit"""
     schedule: Literal["average", "cosine"] = "cosine"
     """after a linear warm-up: as :class:`Training`'s"""
     weight_decay: float = 0.0

@@ -334,7 +334,10 @@ class Stepper:
         means = (recorded * share).sum(-1)
         gradients = [p.grad for p in loss.model.parameters() if p.grad is not None]
         self.world.sum_tensors([*gradients, means, self.row_loss])
-        bad = self.guard.refuses(means[0], torch.nn.utils.get_total_norm(gradients))
+        norm = torch.nn.utils.get_total_norm(gradients)
+        bad = self.guard.refuses(means[0], norm)
+        if self.settings.max_norm is not None:  # so that no batch with outliers rules the moments
+            torch._foreach_mul_(gradients, (self.settings.max_norm / (norm + 1e-6)).clamp_max(1.0))
         self.optimiser.step(inputs.rate, bad)
         if self.average is not None:
             self.average.add()

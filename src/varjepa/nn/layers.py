@@ -246,7 +246,8 @@ class BinHeads(nn.Module):
     def __init__(self, bins: Sequence[Bins], d: int) -> None:
         super().__init__()
         most = max([1, *(len(one) for one in bins)])
-        self.register_buffer("upper", _padded([b.upper for b in bins], most - 1, torch.inf), False)
+        upper = [_rounded_down(one.upper) for one in bins]
+        self.register_buffer("upper", _padded(upper, most - 1, torch.inf), False)
         self.register_buffer("low", _padded([b.low for b in bins], most, 0.0), False)
         self.register_buffer("high", _padded([b.high for b in bins], most, 0.0), False)
         self.register_buffer("share", _padded([b.share for b in bins], most, 0.0), False)
@@ -271,6 +272,15 @@ def _padded(rows: Sequence[Sequence[float]], width: int, fill: float) -> Tensor:
     for i, row in enumerate(rows):
         padded[i, : len(row)] = torch.tensor(row, dtype=torch.float32)
     return padded
+
+
+def _rounded_down(ends: Sequence[float]) -> list[float]:
+    """Ends of bins as float32 numbers that are not above them: the next bin's values are."""
+    exact = torch.tensor(ends, dtype=torch.float64)
+    rounded = exact.float()
+    below = torch.nextafter(rounded, torch.full_like(rounded, -torch.inf))
+    rounded_down: list[float] = torch.where(rounded > exact, below, rounded).tolist()
+    return rounded_down
 
 
 def _parameters(frozen: bool, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:

@@ -39,7 +39,6 @@ from varjepa.models.inference import AGGREGATES, KINDS, MEASURES, default_aggreg
 
 SMALL: dict[str, Any] = {
     "d": 8, "depth": 1, "heads": 2, "ff": 8, "predictor_width": 8, "predictor_depth": 1,
-    "imputer_width": 8, "imputer_depth": 1, "imputer_heads": 2, "imputer_ff": 8,
     "predictor_heads": 2, "predictor_ff": 8, "epochs": 2, "validate_every": 1, "random_state": 0,
 }  # fmt: skip
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -276,10 +277,10 @@ def _padded(rows: Sequence[Sequence[float]], width: int, fill: float) -> Tensor:
 
 def _rounded_down(ends: Sequence[float]) -> list[float]:
     """Ends of bins as float32 numbers that are not above them: the next bin's values are."""
-    exact = torch.tensor(ends, dtype=torch.float64)
-    rounded = exact.float()
-    below = torch.nextafter(rounded, torch.full_like(rounded, -torch.inf))
-    rounded_down: list[float] = torch.where(rounded > exact, below, rounded).tolist()
+    exact = np.array(ends, dtype=np.float64)
+    rounded = exact.astype(np.float32)
+    below = np.nextafter(rounded, np.float32(-np.inf))
+    rounded_down: list[float] = np.where(rounded > exact, below, rounded).tolist()
     return rounded_down
 
 

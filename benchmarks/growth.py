@@ -1,4 +1,4 @@
-"""How a training step's cost grows with columns, rows and layers, for the estimator's defaults.
+"""How a training step's cost grows with columns, rows and layers, for the first version's defaults.
 
 Tables are numeric, masks of the middle size. Every point is a training of its own: random rows
 through the trainer's step, the median of a few steps.
@@ -15,6 +15,7 @@ import torch
 
 from benchmarks.measures import race
 from benchmarks.steps import BenchShape, flops_by_operator, middle_masks, random_task, trainer_step
+from paper.settings import FIRST_VERSION
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
 from varjepa.nn.layers import TableShape
@@ -47,7 +48,7 @@ class Point:
     features: int
     batch: int
     settings: dict[str, Any]
-    """of the estimator, where they differ from its defaults"""
+    """of the estimator, where they differ from its first version's defaults"""
 
 
 def points(batch: int, features: int) -> Iterator[Point]:
@@ -103,7 +104,8 @@ def _time(point: Point, device: str, repeats: int) -> dict[str, Any]:
 
 def shape_of(point: Point) -> BenchShape:
     """The estimator's networks for a numeric table."""
-    estimator = VarTJEPA().set_params(**nested(VarTJEPA.settings_kinds, point.settings))
+    settings = {**FIRST_VERSION, **point.settings}
+    estimator = VarTJEPA().set_params(**nested(VarTJEPA.settings_kinds, settings))
     shape = BenchShape(
         TableShape(point.features),
         estimator.settings("architecture"),

@@ -103,7 +103,7 @@ def bench_growth_command(
     figure: Annotated[Path | None, typer.Option(help="Also draw the figures, as SVG.")] = None,
     json: Json = None,
 ) -> None:
-    """Time a step against columns, rows and layers, for the estimator's defaults."""
+    """Time a step against columns, rows and layers, for the first version's defaults."""
     from benchmarks.growth import bench_growth, draw_growth
     from varjepa.environment import pick_device
     from varjepa.report.charts import check_can_draw

@@ -27,6 +27,7 @@ from benchmarks.measures import (
     race,
 )
 from benchmarks.reference import ReferenceStep, draw_masks_plainly
+from paper.settings import first_version
 from varjepa.environment import describe_environment
 from varjepa.errors import InputError
 from varjepa.models.inference import embed_in_blocks
@@ -60,8 +61,15 @@ class BenchShape:
     """`dropp`"""
 
 
-_ADULT = Architecture(
-    imputer_depth=0, d=64, depth=8, heads=4, ff=256, predictor_width=16, predictor_ff=256
+_ADULT = first_version(
+    Architecture,
+    imputer_depth=0,
+    d=64,
+    depth=8,
+    heads=4,
+    ff=256,
+    predictor_width=16,
+    predictor_ff=256,
 )
 _ADULT_MASKS = MaskSettings((0.1, 0.3), (0.1, 0.6), targets=4)
 
@@ -69,16 +77,30 @@ SHAPES: dict[str, BenchShape] = {
     "adult": BenchShape(TableShape(6, (9, 17, 8, 15, 7, 6, 3, 42)), _ADULT, _ADULT_MASKS),
     "covertype": BenchShape(
         TableShape(54),
-        Architecture(
-            imputer_depth=0, d=64, depth=8, heads=8, ff=64, predictor_width=16, predictor_ff=256
+        first_version(
+            Architecture,
+            imputer_depth=0,
+            d=64,
+            depth=8,
+            heads=8,
+            ff=64,
+            predictor_width=16,
+            predictor_ff=256,
         ),
         MaskSettings((0.15, 0.35), (0.15, 0.6), targets=4),
         dropout=0.0015,
     ),
     "electricity": BenchShape(
         TableShape(8),
-        Architecture(
-            imputer_depth=0, d=64, depth=6, heads=4, ff=64, predictor_width=16, predictor_ff=128
+        first_version(
+            Architecture,
+            imputer_depth=0,
+            d=64,
+            depth=6,
+            heads=4,
+            ff=64,
+            predictor_width=16,
+            predictor_ff=128,
         ),
         MaskSettings((0.15, 0.6), (0.15, 0.9), targets=4),
     ),
@@ -86,8 +108,15 @@ SHAPES: dict[str, BenchShape] = {
     "bank": BenchShape(TableShape(16), _ADULT, _ADULT_MASKS),
     "mnist": BenchShape(
         TableShape(784),
-        Architecture(
-            imputer_depth=0, d=64, depth=8, heads=4, ff=128, predictor_width=32, predictor_ff=256
+        first_version(
+            Architecture,
+            imputer_depth=0,
+            d=64,
+            depth=8,
+            heads=4,
+            ff=128,
+            predictor_width=32,
+            predictor_ff=256,
         ),
         MaskSettings((0.15, 0.5), (0.15, 0.8), targets=4),
         batch=256,
@@ -95,8 +124,15 @@ SHAPES: dict[str, BenchShape] = {
     ),
     "sim": BenchShape(
         TableShape(28, (4, 4, 4, 4)),
-        Architecture(
-            imputer_depth=0, d=64, depth=16, heads=2, ff=64, predictor_width=16, predictor_ff=256
+        first_version(
+            Architecture,
+            imputer_depth=0,
+            d=64,
+            depth=16,
+            heads=2,
+            ff=64,
+            predictor_width=16,
+            predictor_ff=256,
         ),
         MaskSettings((0.15, 0.5), (0.15, 0.8), targets=4),
         dropout=0.002,
@@ -158,7 +194,13 @@ def random_task(shape: BenchShape, device: str = "cpu", seed: int = 0) -> Task:
 def plain_objective(masks: MaskSettings) -> Objective:
     """All five terms with weight 1, as Algorithm 1 has them."""
     weights = {f"alpha_{name}": 1.0 for name in ("rec", "gen", "kl_sx", "kl_z", "kl_sy")}
-    return Objective(masks.context_share, masks.target_share, masks.targets, **weights)
+    return first_version(
+        Objective,
+        context_share=masks.context_share,
+        target_share=masks.target_share,
+        targets=masks.targets,
+        **weights,
+    )
 
 
 def middle_masks(shape: BenchShape) -> MaskSettings:
@@ -259,7 +301,9 @@ def computing_in(precision: ReferencePrecision, device: torch.device) -> Iterato
 def trainer_step(task: Task) -> Iterator[StepFunction]:
     """Ours: what :func:`varjepa.training.loop.train` does between two validations."""
     many = torch.arange(EPOCH * len(task.rows), device=task.rows.num.device) % len(task.rows)
-    settings = Training(epochs=1000, batch_size=len(task.rows), anneal_share=(0, 0, 0))
+    settings = first_version(
+        Training, epochs=1000, batch_size=len(task.rows), anneal_share=(0, 0, 0)
+    )
     objective = VarTJepaLoss(task.model, plain_objective(task.masks))
     with make_stepper(objective, task.rows.take(many), settings, task.seed) as stepper:
         stepper.begin_epoch()

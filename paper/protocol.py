@@ -29,7 +29,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from paper.datasets.loading import Dataset
-from paper.settings import CONSTANTS, Pretraining
+from paper.settings import CONSTANTS, FIRST_VERSION, Pretraining
 from varjepa import TJEPA, Run, Validation, VarTJEPA
 from varjepa.environment import describe_environment, pick_device
 from varjepa.errors import InputError
@@ -38,7 +38,7 @@ from varjepa.files import make_folder, read_json, replacing, write_json
 from varjepa.metrics.collapse import diagnose_collapse
 from varjepa.models.inference import MEASURES
 from varjepa.report.store import Log, plain, same_settings
-from varjepa.settings import nested
+from varjepa.settings import field_names, nested
 from varjepa.tables import Kind, infer_schema
 from varjepa.training.checkpoints import Record, remove_checkpoints
 
@@ -46,7 +46,7 @@ OnEpoch = Callable[[Record], None]
 
 
 def build_estimator(spec: Pretraining, device: str) -> VarTJEPA | TJEPA:
-    """The estimator of a training; what the paper leaves open has the estimator's defaults."""
+    """The estimator of a training; what neither it nor the paper says is the first version's."""
     o = dict(spec.hyperparameters)
     for name in ("dropout", "predictor_dropout", "warm_up_epochs", "anneal_epochs"):
         o.pop(name, None)
@@ -68,7 +68,9 @@ def build_estimator(spec: Pretraining, device: str) -> VarTJEPA | TJEPA:
         kind, o["momentum"] = TJEPA, (o.pop("ema"), 1.0)
     else:
         o["anneal_share"] = tuple(epochs / spec.epochs for epochs in spec.anneal_epochs)
-    return kind().set_params(**nested(kind.settings_kinds, o))
+    known = {"scaling", *(n for one in kind.settings_kinds.values() for n in field_names(one))}
+    first = {name: value for name, value in FIRST_VERSION.items() if name in known}
+    return kind().set_params(**nested(kind.settings_kinds, {**first, **o}))
 
 
 def all_kinds(table: pa.Table) -> dict[str, Kind]:

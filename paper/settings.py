@@ -3,19 +3,22 @@
 ``PAPER`` is a transcription of the tables of Appendix D.6. Both say a dropout of .001 or .002; our
 networks have none, because it changes nothing that can be measured and costs half of a step. What
 the paper leaves open is in ``Schedule`` (length, interval of validation) and ``OPEN_DETAILS``. What
-we change is in ``OURS``.
+we change is in ``OURS``. Both are made of the networks and the training that the estimator's first
+version had by default, ``FIRST_VERSION``: what has become of the defaults since changes nothing
+here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from paper.datasets.catalogue import DATASETS, dataset_info
 from paper.predictors import XGBoostSettings
 from varjepa.estimators.fitting import ONLINE_PROBE
 from varjepa.models.inference import Measure
+from varjepa.settings import Settings, field_names
 from varjepa.training.loop import LinearProbeSettings
 
 Setting = Literal["paper", "ours"]
@@ -305,6 +308,28 @@ committed rows were made"""
 
 CONSTANTS = ("l_pool", "auxiliary_layers", "cls_in_context", "min_noise_variance")
 """those that are constants of the model since then"""
+
+FIRST_VERSION: Mapping[str, Any] = {
+    "numbers": "gaussian", "token_std": 0.02, "latent_log_var": 0.0,
+    "d": 64, "depth": 3, "ff": 128, "predictor_width": 16, "predictor_depth": 4,
+    "imputer_depth": 3,
+    "target_share": (0.1, 0.6), "targets": 2,
+    "alpha_rec": 0.1, "alpha_gen": 1.0,
+    "alpha_kl_sx": 1e-4, "alpha_kl_z": 1e-6, "alpha_kl_sy": 1e-2, "alpha_prediction": 0.0,
+    "optimiser": "adamw", "schedule": "cosine", "weight_decay": 0.0,
+    "validate_every": 4, "patience": 5,
+    "scaling": "min_max",
+}  # fmt: skip
+"""defaults of ``VarTJEPA`` that are others today, as they were when the committed rows were made.
+They are constants of both settings, so no row records them but where ``OPEN_DETAILS`` does"""
+
+Kind = TypeVar("Kind", bound=Settings)
+
+
+def first_version(kind: type[Kind], **changes: Any) -> Kind:
+    """An object of settings with the first version's defaults, some of them changed."""
+    known = {name: FIRST_VERSION[name] for name in field_names(kind) if name in FIRST_VERSION}
+    return kind(**{**known, **changes})
 
 
 # --- One training of a representation: everything it depends on, from the tables of settings.

@@ -1,6 +1,6 @@
 """Claims about the growth study.
 
-1. Every point is a training of the estimator's own networks, and is timed.
+1. Every point is a training of the first version's networks, and is timed.
 2. Attention's share of the arithmetic grows with the columns, on either side of the length from
    which torch's kernel computes it.
 3. The figure shows every device it is given.
@@ -14,13 +14,13 @@ import pytest
 
 from benchmarks import growth
 from benchmarks.growth import Point, attention_share, bench_growth, draw_growth, shape_of
-from varjepa.settings import Architecture, Objective
+from paper.settings import FIRST_VERSION
 
 
-def test_points_are_the_estimators_networks() -> None:
+def test_points_are_the_first_versions_networks() -> None:
     shape = shape_of(Point("depth", "5", 12, 32, {"depth": 5}))
-    assert (shape.model.depth, shape.model.d, shape.table.features) == (5, Architecture().d, 12)
-    assert shape.masks.targets == Objective().targets
+    assert (shape.model.depth, shape.model.d, shape.table.features) == (5, FIRST_VERSION["d"], 12)
+    assert shape.masks.targets == FIRST_VERSION["targets"]
 
 
 def test_attention_takes_over() -> None:

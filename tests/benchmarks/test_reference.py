@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from benchmarks.reference import ReferenceStep, draw_masks_plainly
+from paper.settings import first_version
 from varjepa.models.inference import embed_in_blocks
 from varjepa.models.masking import draw_masks
 from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
@@ -30,9 +31,9 @@ MIXED = TableShape(3, (4, 12, 3))
 
 def build(shape: TableShape) -> tuple[VarTJepa, EncodedTable]:
     torch.manual_seed(0)
-    settings = Architecture(
-        d=64, depth=2, heads=4, ff=96, predictor_width=16, predictor_depth=2, predictor_ff=64,
-        n_cls=2,
+    settings = first_version(
+        Architecture, d=64, depth=2, heads=4, ff=96, n_cls=2,
+        predictor_width=16, predictor_depth=2, predictor_ff=64,
     )  # fmt: skip
     g = torch.Generator().manual_seed(1)
     num = torch.rand(ROWS, shape.numeric, generator=g)

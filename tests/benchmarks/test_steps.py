@@ -17,6 +17,7 @@ from benchmarks import steps as training_step
 from benchmarks.measures import peak_mb
 from benchmarks.reference import ReferenceStep
 from benchmarks.steps import SHAPES, bench_steps, make_task, plain_objective, trainer_step
+from paper.settings import first_version
 from varjepa.errors import InputError
 from varjepa.models.masking import draw_mask_sizes
 from varjepa.settings import Training
@@ -52,7 +53,7 @@ def test_our_step_descends_the_references_loss(cores: int) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(cores)
     try:
-        settings = Training(epochs=40, batch_size=600)
+        settings = first_version(Training, epochs=40, batch_size=600)
         with Stepper(objective, rows, settings, seed=0) as stepper:
             stepper.begin_epoch()
             inputs = StepInputs(

@@ -138,7 +138,7 @@ def hostile_model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path,
         }
     )
     pq.write_table(table, folder / "table.parquet")
-    tiny = small(VarTJEPA, d=8, depth=1, epochs=1, imputer_depth=1, predictor_depth=1)
+    tiny = small(VarTJEPA, d=8, depth=1, epochs=1, predictor_depth=1)
     tiny.set_params(random_state=0).fit(table).save(folder / "model")
     return folder / "model", folder / "table.parquet", table
 
@@ -250,7 +250,7 @@ def controlled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         }
     )
     pq.write_table(table, folder / "table.parquet")
-    tiny = small(VarTJEPA, d=8, depth=1, epochs=1, imputer_depth=1, predictor_depth=1)
+    tiny = small(VarTJEPA, d=8, depth=1, epochs=1, predictor_depth=1)
     tiny.set_params(random_state=0).fit(table).save(folder / "model")
     return folder / "model", folder / "table.parquet"
 

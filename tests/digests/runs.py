@@ -3,7 +3,10 @@
 The digests of these are in ``digests.json``; what they are for is said in ``test_digests.py``.
 Names of parameters and methods may change: then this file is edited, and the digests are not.
 
-    python -m tests.digests.runs --write     (only where numbers are meant to change)
+    python -m tests.digests.runs --write [today/]    (only where numbers are meant to change)
+
+Runs that begin with that are written, all without it. BLAS chooses its kernels by the processor;
+``OPENBLAS_CORETYPE`` set to what the file names makes those of the digests.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import math
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, is_dataclass, replace
 from pathlib import Path
@@ -29,9 +32,10 @@ import pyarrow.parquet
 import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from paper import simulation
+from paper.settings import FIRST_VERSION
 from paper.simulation import SIMULATION_VARIANTS, SimulationSettings
 from tests.small import fit_small, small
 from varjepa import TJEPA, VarTJEPA
@@ -66,6 +70,16 @@ SMALL: dict[str, Any] = {
 """Of 90 rows 81 are trained on: three batches of 24 and one of 9 an epoch."""
 
 IMPUTER = {"imputer_width": 8, "imputer_depth": 1, "imputer_heads": 2, "imputer_ff": 12}
+
+FIRST_LENGTH = {"epochs": 200, "batch_size": 32}
+"""what "auto" came to for 81 rows in the first version"""
+
+TODAY: dict[str, Any] = {
+    "d": 16, "ff": 24, "predictor_width": 16, "predictor_ff": 24,
+    "epochs": 4, "validate_every": 2, "batch_size": 24,
+    "device": "cpu", "precision": "float32", "random_state": 0,
+}  # fmt: skip
+"""Sizes; everything else is what a user gets."""
 
 UNCERTAINTIES = {
     "posterior": ("mean", "q90", "geometric"),
@@ -171,7 +185,11 @@ def under(prefix: str, found: Mapping[str, Any]) -> Found:
 
 
 def fit_var_t_jepa(X: Any, y: Any = None, **more: Any) -> VarTJEPA:
-    return fit_small(VarTJEPA, X, y, **{**SMALL, **IMPUTER, **more})
+    return fit_small(VarTJEPA, X, y, **{**FIRST_VERSION, **SMALL, **IMPUTER, **more})
+
+
+def fit_today(X: Any, y: Any = None, **more: Any) -> VarTJEPA:
+    return fit_small(VarTJEPA, X, y, **{**TODAY, **more})
 
 
 def fit_t_jepa(X: Any, y: Any = None, **more: Any) -> TJEPA:
@@ -293,6 +311,13 @@ class Stopped(Exception):  # noqa: N818
 
 def run_resumed(folder: Path) -> Found:
     """As the first run, but stopped in the middle of its second epoch."""
+    model = fit_resumed(fit_var_t_jepa, folder / "checkpoints")
+    found = trained(model) | transformed(model, frame())
+    return found | {"uncertainty/predictive": model.uncertainty(frame())}
+
+
+def fit_resumed(fit: Callable[..., VarTJEPA], folder: Path) -> VarTJEPA:
+    """A fit that was stopped after six steps, and another that goes on from there."""
     step = Stepper.step
 
     def stopping(self: Stepper) -> None:
@@ -300,10 +325,10 @@ def run_resumed(folder: Path) -> Found:
             raise Stopped
         step(self)
 
-    more = {"checkpoint_dir": str(folder / "checkpoints"), "checkpoint_every": 0.0}
+    more = {"checkpoint_dir": str(folder), "checkpoint_every": 0.0}
     with mock.patch.object(Stepper, "step", stopping):
         try:
-            fit_var_t_jepa(frame(), **more)
+            fit(frame(), **more)
         except Stopped:
             pass
         else:
@@ -315,16 +340,26 @@ def run_resumed(folder: Path) -> Found:
         step(self)
 
     with mock.patch.object(Stepper, "step", counting):
-        model = fit_var_t_jepa(frame(), **more, resume=True)
+        model = fit(frame(), **more, resume=True)
     assert taken[0] == 6, "it did not go on from the checkpoint"
-    found = trained(model) | transformed(model, frame())
-    return found | {"uncertainty/predictive": model.uncertainty(frame())}
+    return model
 
 
 def run_streamed(folder: Path) -> Found:
     """From files that count as too large to hold, in windows of 40 rows."""
-    logs = folder / "logs"
-    logs.mkdir()
+    with large_files(folder / "logs") as (logs, table):
+        found: dict[str, Any] = {
+            "var_t_jepa": fit_var_t_jepa(logs, batch_size=12),
+            "t_jepa": fit_t_jepa(logs, batch_size=12),
+        }
+    parts = [under(k, trained(m) | transformed(m, table)) for k, m in found.items()]
+    return parts[0] | parts[1]
+
+
+@contextmanager
+def large_files(logs: Path) -> Iterator[tuple[Path, pa.Table]]:
+    """The table in three files, for a while too large to hold; a window has 40 rows."""
+    logs.mkdir(parents=True)
     table = pa.Table.from_pandas(frame(), preserve_index=False)
     for i in range(3):
         path = logs / f"part-{i}.parquet"
@@ -334,15 +369,7 @@ def run_streamed(folder: Path) -> Found:
         mock.patch.object(fitting, "MAX_CELLS_IN_MEMORY", 0),
         mock.patch.object(streamed_rows, "WINDOW_BYTES", 40 * row_bytes),
     ):
-        found = {
-            kind: fit(logs, **more)
-            for kind, fit, more in (
-                ("var_t_jepa", fit_var_t_jepa, {"batch_size": 12}),
-                ("t_jepa", fit_t_jepa, {"batch_size": 12}),
-            )
-        }
-    parts = [under(k, trained(m) | transformed(m, table)) for k, m in found.items()]
-    return parts[0] | parts[1]
+        yield logs, table
 
 
 def run_scalings() -> Found:
@@ -373,7 +400,7 @@ def run_options() -> Found:
         "t_jepa": (fit_t_jepa(X, **options, n_aux=2, momentum=(0.9, 0.99)), X),
         "without imputer": (fit_var_t_jepa(X, y, imputer_depth=0, validation_share=0.0), X),
         "array without holes": (fit_var_t_jepa(numbers, epochs=2), numbers),
-        "auto": (fit_var_t_jepa(X, epochs="auto", batch_size="auto", max_steps=5), X),
+        "auto": (fit_var_t_jepa(X, **FIRST_LENGTH, max_steps=5), X),
         "wide batches": (fit_var_t_jepa(many, epochs=1, batch_size=400), X),  # several slices
         "wide batches of t_jepa": (fit_t_jepa(many, epochs=1, batch_size=400), X),
     }
@@ -393,16 +420,44 @@ def run_options() -> Found:
 
 
 def run_defaults() -> Found:
-    """A few steps with every default, so that these do not change unseen."""
+    """A few steps with every default, so that these do not change unseen.
+
+    Those of ``VarTJEPA`` are the first version's; ``run_today`` has today's.
+    """
     found: Found = {}
     plain: dict[str, Any] = {"device": "cpu", "precision": "float32", "random_state": 0}
     for name, model in (
-        ("var_t_jepa", small(VarTJEPA, **plain, max_steps=4)),
+        ("var_t_jepa", small(VarTJEPA, **FIRST_VERSION, **FIRST_LENGTH, **plain, max_steps=4)),
         ("t_jepa", small(TJEPA, **plain, max_steps=4)),
     ):
         model.fit(frame())
         found |= under(name, trained(model) | transformed(model, frame()))
     return found
+
+
+def run_today(folder: Path) -> Found:
+    """Today's defaults but for sizes: numbers in bins, Muon, averaged weights, cells to judge by.
+
+    Plain, with labels, resumed, streamed; and the lengths and sizes that "auto" stands for.
+    """
+    X = frame()
+    model = fit_today(X)
+    plain = trained(model) | transformed(model, X) | filled(model, X) | drawn(model)
+    plain |= under("codec/whole", json_parts(model.codec_.to_json()))
+    for kind in UNCERTAINTIES:
+        plain[f"uncertainty/{kind}"] = model.uncertainty(X, kind)
+    plain["score_samples"] = model.score_samples(X)
+    model.save(folder / "today")
+    plain["loaded"] = VarTJEPA.load(folder / "today").transform(X)
+    found = under("plain", plain)
+    found |= under("labelled", trained(fit_today(X, labels())))
+    model = fit_resumed(fit_today, folder / "today checkpoints")
+    found |= under("resumed", trained(model) | transformed(model, X) | filled(model, X))
+    with large_files(folder / "today logs") as (logs, table):
+        model = fit_today(logs, batch_size=12)
+    found |= under("streamed", trained(model) | transformed(model, table))
+    whole = small(VarTJEPA, device="cpu", precision="float32", random_state=0, max_steps=3).fit(X)
+    return found | under("defaults", trained(whole) | {"transform": whole.transform(X)})
 
 
 def run_t_jepa(folder: Path) -> Found:
@@ -635,6 +690,7 @@ def all_runs() -> Found:
             "scaling": run_scalings(),
             "options": run_options(),
             "defaults": run_defaults(),
+            "today": run_today(folder),
             "t_jepa": run_t_jepa(folder),
             "simulation": run_simulation(),
             "selective": run_selective(),
@@ -646,8 +702,9 @@ def all_runs() -> Found:
 
 def arithmetic() -> dict[str, Any]:
     """What last bits depend on, as it is during the runs."""
+    kernels = {str(p.get("architecture")) for p in threadpool_info() if p["user_api"] == "blas"}
     with one_thread():
-        return dict(describe_arithmetic())
+        return {**describe_arithmetic(), "blas": ", ".join(sorted(kernels))}
 
 
 def digest(value: Any) -> dict[str, Any]:
@@ -675,13 +732,18 @@ def all_digests() -> dict[str, dict[str, Any]]:
     return {name: digest(value) for name, value in sorted(all_runs().items())}
 
 
-def write() -> None:
-    """Keep the digests of the code as it is."""
-    found = {
+def write(only: str = "") -> None:
+    """Keep the digests of the code as it is; with ``only``, of runs that begin with it."""
+    found: dict[str, Any] = {
         "environment": arithmetic(),
         "processor": describe_environment()["processor"],
         "digests": all_digests(),
     }
+    if only:
+        recorded = json.loads(FILE.read_text(encoding="utf-8"))
+        kept = {k: v for k, v in recorded["digests"].items() if not k.startswith(only)}
+        new = {k: v for k, v in found["digests"].items() if k.startswith(only)}
+        found = {**recorded, "digests": dict(sorted({**kept, **new}.items()))}
     head = json.dumps({k: found[k] for k in ("environment", "processor")}, indent=1)
     lines = [f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in found["digests"].items()]
     body = ",\n".join(lines)
@@ -690,8 +752,9 @@ def write() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="replace digests.json")
-    if parser.parse_args().write:
-        write()
+    parser.add_argument("--write", nargs="?", const="", help="replace digests.json")
+    only = parser.parse_args().write
+    if only is not None:
+        write(only)
     else:
         sys.stdout.write(json.dumps(all_digests(), indent=1) + "\n")

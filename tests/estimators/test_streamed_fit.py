@@ -150,14 +150,13 @@ def test_long_text_is_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_the_estimators_take_folders(kind: Any, tmp_path: Path) -> None:
     table = classes(300, 0)
     folder = write_files(tmp_path / "logs", table)
-    tiny = {k: v for k, v in SMALL.items() if not k.startswith("imputer") or kind is VarTJEPA}
     X, y = table.drop_columns(["label"]), table["label"].to_numpy()
-    expected = small(kind, **tiny).fit(X, y).transform(X)
-    found = small(kind, **tiny).fit(TableFiles.find(folder, labels="label"))
+    expected = small(kind, **SMALL).fit(X, y).transform(X)
+    found = small(kind, **SMALL).fit(TableFiles.find(folder, labels="label"))
     np.testing.assert_array_equal(found.transform(X), expected)
     assert list(found.feature_names_in_) == X.column_names
     with pytest.raises(InputError, match="either y or a column of the files"):
-        small(kind, **tiny).fit(TableFiles.find(folder, labels="label"), y)
+        small(kind, **SMALL).fit(TableFiles.find(folder, labels="label"), y)
 
 
 # --- 2

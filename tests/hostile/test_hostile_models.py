@@ -62,8 +62,7 @@ def small_table() -> pa.Table:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small model of every kind of column; do not change."""
     folder = tmp_path_factory.mktemp("whole") / "model"
-    imputer = {f"imputer_{name}": SMALL[name] for name in ("depth", "heads", "ff")}
-    model = small(VarTJEPA, **SMALL, imputer_width=4, **imputer)
+    model = small(VarTJEPA, **SMALL)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # two epochs are a collapse
         model.fit(small_table()).save(folder)
@@ -260,7 +259,7 @@ def test_bombs_do_not_go_off(folder: Path, name: str) -> None:
 
 def test_weights_are_held_once(tmp_path: Path) -> None:
     model = small(
-        VarTJEPA, **{**SMALL, "d": 512, "ff": 4096, "heads": 2, "epochs": 1}, imputer_depth=0
+        VarTJEPA, **{**SMALL, "d": 512, "ff": 4096, "heads": 2, "epochs": 1}
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # one epoch of so large a model collapses

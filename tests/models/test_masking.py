@@ -5,6 +5,7 @@
 3. Sizes are uniform over the configured range and always fit; impossible shares are refused.
 4. Every feature is equally often context and target.
 5. The same generator state draws the same masks.
+6. With "rest" a target is everything observed that the context leaves, padded or not.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from varjepa.models.masking import (
     MaskSettings,
     draw_mask_sizes,
     draw_masks,
+    largest_mask_sizes,
     masks_from_cells,
 )
 
@@ -133,3 +135,30 @@ def test_impossible_settings_are_refused(wrong: dict[str, object]) -> None:
 def test_shares_that_never_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="do not fit into 10 features"):
         draw_mask_sizes(10, MaskSettings((0.9, 0.9), (0.5, 0.5)), generator())
+
+
+# --- 6
+
+
+@given(st.integers(1, 12), st.integers(0, 2**31), st.booleans(), st.booleans())
+def test_the_rest_is_all_that_the_context_leaves(
+    features: int, seed: int, missing: bool, padded: bool
+) -> None:
+    g = generator(seed)
+    settings = MaskSettings(target_share="rest", targets=1)
+    sizes = draw_mask_sizes(features, settings, g)
+    assert sum(sizes) == features
+    largest = largest_mask_sizes(features, settings)
+    assert sizes[0] <= largest[0]
+    assert sizes[1] <= largest[1]
+    observed = torch.rand(20, features, generator=g) > 0.4 if missing else None
+    bucket = largest if padded else None
+    masks = draw_masks(20, features, observed, sizes, 1, g, bucket)
+    for row in range(20):
+        context, (target,) = kept(masks, row)
+        known = torch.ones(features) if observed is None else observed[row]
+        available = set(known.nonzero().flatten().tolist())
+        assert not set(context) & set(target)
+        assert len(target) == len(set(target))
+        assert {*context, *target} == available
+        assert target or not available

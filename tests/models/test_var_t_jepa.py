@@ -8,34 +8,65 @@
 6. An embedding does not depend on the other rows of the batch, to the last bit.
 7. A table of one column works.
 8. The imputer learns from the rest of the model, and the rest learns nothing from it.
+9. Predictions of values see no target: a target's cell changes its own likelihood and no other, and
+   no gradient of a predicted distribution reaches it. Cells that nobody asks for count nothing.
+
+2, 4, 6, 7 and 9 hold for numbers in bins and for Gaussian ones.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from paper.settings import first_version
 from varjepa.models.inference import embed_in_blocks
-from varjepa.models.masking import FeatureMasks, draw_masks
+from varjepa.models.masking import FeatureMasks, draw_cells, draw_masks, masks_from_cells
 from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
 from varjepa.nn.layers import TableShape
 from varjepa.randomness import seeded_weights
 from varjepa.settings import MIN_NOISE_VARIANCE, Architecture
+from varjepa.tables.bins import Bins
 from varjepa.tables.codec import EncodedTable
 from varjepa.variational.elbo import ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise
 
-SMALL = Architecture(
-    d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2,
-    imputer_width=8, imputer_depth=1, imputer_heads=2, imputer_ff=16,
+SIZES: dict[str, Any] = {
+    "d": 8, "depth": 1, "heads": 2, "ff": 16,
+    "predictor_width": 8, "predictor_depth": 1, "predictor_heads": 2,
+}  # fmt: skip
+GAUSSIAN = first_version(
+    Architecture,
+    **SIZES, imputer_width=8, imputer_depth=1, imputer_heads=2, imputer_ff=16,
 )  # fmt: skip
-SHAPE = TableShape(3, (3, 5, 40))
+BINS = Architecture(**SIZES)
 
 
-def build(shape: TableShape = SHAPE, settings: Architecture = SMALL) -> VarTJepa:
+def with_bins(numeric: int, levels: tuple[int, ...] = ()) -> TableShape:
+    """A shape whose numbers are about uniform between 0 and 1."""
+    values = np.random.default_rng(0).random((numeric, 300))
+    return TableShape(numeric, levels, tuple(Bins.fit(column, most=8) for column in values))
+
+
+SHAPE = with_bins(3, (3, 5, 40))
+
+both_kinds = pytest.mark.parametrize("settings", [GAUSSIAN, BINS], ids=["gaussian", "bins"])
+
+
+def build(shape: TableShape = SHAPE, settings: Architecture = GAUSSIAN) -> VarTJepa:
+    """A model whose decoders read their latents, where those of bins begin with weights of 0."""
     with seeded_weights(0):
-        return VarTJepa(shape, settings)
+        model = VarTJepa(shape, settings)
+        if settings.numbers == "bins":
+            for decoder in (model.context_decoder, model.target_decoder):
+                for weight in decoder.parameters():
+                    nn.init.normal_(weight, std=0.3)
+    return model
 
 
 def some_rows(n: int = 12, shape: TableShape = SHAPE, missing: bool = False) -> EncodedTable:
@@ -55,12 +86,9 @@ def draw(
     return masks, draw_latent_noise(model, len(rows), sizes[0], g)
 
 
-def test_shapes_and_gradients() -> None:
-    settings = Architecture(
-        d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2,
-        n_cls=2,
-    )  # fmt: skip
-    model, rows = build(settings=settings), some_rows(missing=True)
+@both_kinds
+def test_shapes_and_gradients(settings: Architecture) -> None:
+    model, rows = build(settings=replace(settings, n_cls=2)), some_rows(missing=True)
     masks, noise = draw(model, rows)
     walk = model(rows, masks, noise)
     assert walk.s_x.shape == (12, 4, 8)
@@ -68,7 +96,10 @@ def test_shapes_and_gradients() -> None:
     assert walk.s_w.shape == (12, 6, 8)
     assert walk.p_s_y.mean.shape == (12, 2, 3, 8)
     loss = weighted_loss(model.terms(rows, masks, walk), ElboWeights()).mean()
-    (loss + model.imputation_loss(rows, masks, walk, 1e-3).mean()).backward()
+    loss = loss + model.prediction_loss(rows, masks, walk.p_s_y).mean()
+    if model.imputer is not None:
+        loss = loss + model.imputation_loss(rows, masks, walk, 1e-3).mean()
+    loss.backward()
     for name, parameter in model.named_parameters():
         unused = name == "context_encoder.tokenizer.missing"  # a missing cell is never context
         grad = parameter.grad
@@ -91,8 +122,9 @@ def test_cells_of_several_groups_stand_at_their_features() -> None:
             torch.testing.assert_close(cells[:, j], expected)
 
 
-def test_the_predictor_never_sees_the_target() -> None:
-    model, rows = build(), some_rows()
+@both_kinds
+def test_the_predictor_never_sees_the_target(settings: Architecture) -> None:
+    model, rows = build(settings=settings), some_rows()
     masks, noise = draw(model, rows)
     walk = model(rows, masks, noise)
     hidden = torch.ones(12, 6, dtype=torch.bool).scatter(1, masks.context, False)
@@ -157,8 +189,9 @@ def test_terms_equal_loops(missing: bool) -> None:
             torch.testing.assert_close(getattr(terms, name)[row], expected)
 
 
-def test_values_of_missing_cells_do_not_matter() -> None:
-    model, rows = build(), some_rows(missing=True)
+@both_kinds
+def test_values_of_missing_cells_do_not_matter(settings: Architecture) -> None:
+    model, rows = build(settings=settings), some_rows(missing=True)
     assert rows.observed is not None
     rows.observed[0] = False
     other = EncodedTable(
@@ -191,9 +224,10 @@ def test_columns_permute_with_their_parameters() -> None:
     torch.testing.assert_close(moved, plain, rtol=1e-4, atol=1e-5)
 
 
+@both_kinds
 @pytest.mark.parametrize("missing", [False, True])
-def test_embeddings_do_not_depend_on_the_batch(missing: bool) -> None:
-    model, rows = build(), some_rows(700, missing=missing)
+def test_embeddings_do_not_depend_on_the_batch(missing: bool, settings: Architecture) -> None:
+    model, rows = build(settings=settings), some_rows(700, missing=missing)
     together = embed_in_blocks(model, rows)
     order = torch.randperm(700, generator=torch.Generator().manual_seed(3))
     shuffled = embed_in_blocks(model, rows.take(order))
@@ -203,9 +237,10 @@ def test_embeddings_do_not_depend_on_the_batch(missing: bool) -> None:
     assert torch.equal(alone.mean[0], together.mean[5])
 
 
-def test_a_table_of_one_column() -> None:
-    for shape in (TableShape(1), TableShape(0, (4,))):
-        model, rows = build(shape), some_rows(shape=shape)
+@both_kinds
+def test_a_table_of_one_column(settings: Architecture) -> None:
+    for shape in (with_bins(1), TableShape(0, (4,))):
+        model, rows = build(shape, settings), some_rows(shape=shape)
         masks, noise = draw(model, rows, sizes=(0, 1))
         terms = model.terms(rows, masks, model(rows, masks, noise))
         loss = weighted_loss(terms, ElboWeights()).mean()
@@ -246,3 +281,90 @@ def test_the_imputers_likelihood_is_the_marginal_one() -> None:
         normal = torch.distributions.Normal(means, (0.5 * model.imputer.log_var).exp())
         sampled = -normal.log_prob(rows.num).logsumexp(0) + torch.tensor(4000.0).log()
     torch.testing.assert_close(exact, sampled, rtol=0.05, atol=0.1)
+
+
+# --- 9
+
+
+def changed_cell(rows: EncodedTable, row: int, j: int) -> EncodedTable:
+    """Another value in one cell."""
+    num, cat = rows.num.clone(), rows.cat.clone()
+    if j < 3:
+        num[row, j] = 1.0 - num[row, j]
+    else:
+        cat[row, j - 3] = 1 + cat[row, j - 3] % (SHAPE.levels[j - 3] - 1)
+    return EncodedTable(num, cat, rows.observed)
+
+
+@both_kinds
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_target_changes_its_own_likelihood_and_no_other(
+    settings: Architecture, missing: bool
+) -> None:
+    model, rows = build(settings=settings), some_rows(missing=missing)
+    asked = draw_cells(rows, 6, 0.4, torch.Generator().manual_seed(4))
+    with torch.no_grad():
+        before = model.nll_of_cells(rows, asked)
+        assert before[asked].isfinite().all()
+        for row, j in asked.nonzero().tolist()[:8]:
+            after = model.nll_of_cells(changed_cell(rows, row, j), asked)
+            assert before[row, j] != after[row, j]
+            others = asked.clone()
+            others[row, j] = False
+            assert torch.equal(before[others], after[others])
+
+
+@both_kinds
+def test_no_gradient_of_a_predicted_distribution_reaches_a_target(settings: Architecture) -> None:
+    model, rows = build(settings=replace(settings, imputer_depth=0)), some_rows()
+    asked = draw_cells(rows, 6, 0.4, torch.Generator().manual_seed(4))
+    masks = masks_from_cells(~asked, asked)
+    num = rows.num.requires_grad_()
+    s_x = model.q_s_x(rows, masks).mean
+    r = model.r_s_y(s_x, model.q_z(s_x, masks).mean, masks)
+    decoded = model.predicted_values(r.mean)
+    parts = [decoded.mean, r.log_var, *(p for _, p in decoded.log_probs)]
+    parts += [] if decoded.bin_log_probs is None else [decoded.bin_log_probs]
+    (gradient,) = torch.autograd.grad(sum(p[p.isfinite()].square().sum() for p in parts), num)
+    assert (gradient[asked[:, :3]] == 0).all()
+    assert (gradient[~asked[:, :3]] != 0).any()
+
+
+@both_kinds
+@pytest.mark.parametrize("missing", [False, True])
+def test_the_prediction_loss_is_of_the_first_views_cells(
+    settings: Architecture, missing: bool
+) -> None:
+    model, rows = build(settings=settings), some_rows(missing=missing)
+    masks, noise = draw(model, rows)
+    walk = model(rows, masks, noise)
+    found = model.prediction_loss(rows, masks, walk.p_s_y)
+
+    def nll(row: int, t: int) -> Tensor:
+        j = int(masks.target[row, 0, t])
+        grid = torch.zeros(1, 6, 8)
+        grid[0, j] = walk.p_s_y.mean[row, 0, t]
+        return model.target_decoder(grid).nll(rows.take(slice(row, row + 1)))[0, j]
+
+    for row in range(len(rows)):
+        valid = range(3)
+        if masks.target_valid is not None:
+            valid = masks.target_valid[row, 0].nonzero().flatten().tolist()
+        expected = torch.stack([nll(row, t) for t in valid]).mean() if valid else torch.tensor(0.0)
+        torch.testing.assert_close(found[row], expected)
+
+
+def test_cells_that_are_drawn_are_known_and_one_of_each_row_at_least() -> None:
+    rows = some_rows(400, missing=True)
+    assert rows.observed is not None
+    rows.observed[7] = False
+    for share in (0.0, 0.25, 1.0):
+        asked = draw_cells(rows, 6, share, torch.Generator().manual_seed(0))
+        assert not (asked & ~rows.observed).any()
+        assert torch.equal(asked.any(-1), rows.observed.any(-1))
+    assert torch.equal(asked, rows.observed)
+    asked = draw_cells(some_rows(4000), 6, 0.25, torch.Generator().manual_seed(0))
+    none_but_one = 0.75**6 / 6  # a row without any has one
+    assert asked.float().mean() == pytest.approx(0.25 + none_but_one, abs=0.01)
+    again = draw_cells(some_rows(4000), 6, 0.25, torch.Generator().manual_seed(0))
+    assert torch.equal(asked, again)

@@ -6,17 +6,34 @@
 4. The tokenizer is Eq. (context-tokenization); a missing cell's value does not reach its token.
 5. Grouped decoder heads equal a loop over features, and MISSING has probability 0.
 6. Permuting columns together with their parameters permutes tokens and heads.
+7. A piecewise token is linear between a column's knots and continuous at them; a missing cell has a
+   token of its feature's own; an outlier, in a row or in training, changes no other token.
+8. Before training, bins have the column's own shares; probabilities add up to 1; every training
+   value is found in the bin that counted it.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import pytest
 import torch
 from torch import nn
 
 from varjepa.nn import kernels
-from varjepa.nn.layers import SMALL, AttentionPooling, FeatureHeads, FeatureTokenizer, group_by_size
+from varjepa.nn.layers import (
+    FAR,
+    SMALL,
+    AttentionPooling,
+    BinHeads,
+    FeatureHeads,
+    FeatureTokenizer,
+    PiecewiseTokenizer,
+    TableShape,
+    group_by_size,
+)
 from varjepa.nn.transformer import Transformer, attend
+from varjepa.tables.bins import Bins
 
 
 @pytest.fixture(autouse=True)
@@ -123,3 +140,117 @@ def test_widths_that_do_not_divide_are_refused() -> None:
         with pytest.raises(ValueError, match="not a multiple"):
             build()
     assert isinstance(Transformer(9, 1, 3, 8), nn.Module)
+
+
+# --- 7 and 8
+
+
+def spiked(rows: int = 400) -> torch.Tensor:
+    """A skewed column, one of a few values and one with a spike.  # (rows, 3)"""
+    g = torch.Generator().manual_seed(3)
+    skewed = torch.randn(rows, generator=g).exp()
+    few = torch.randint(0, 4, (rows,), generator=g).float()
+    spike = torch.where(
+        torch.rand(rows, generator=g) < 0.6, torch.zeros(()), torch.rand(rows, generator=g)
+    )
+    return torch.stack([skewed, few, spike], 1)
+
+
+def binned(x: torch.Tensor, most: int = 12) -> TableShape:
+    bins = tuple(Bins.fit(column.double().numpy(), most) for column in x.T)
+    return TableShape(x.shape[1], (4,), bins)
+
+
+def test_piecewise_tokens_are_continuous_and_linear_between_knots() -> None:
+    shape = binned(spiked())
+    t = PiecewiseTokenizer(shape, 5, std=0.5)
+
+    def tokens(j: int, values: list[float]) -> torch.Tensor:
+        x = torch.zeros(len(values), 3)
+        x[:, j] = torch.tensor(values)
+        return t(x, torch.ones(len(values), 1, dtype=torch.long), None)[:, j]
+
+    for j, bins in enumerate(shape.bins):
+        knots = [k for k in bins.knots if abs(k) < FAR]
+        for low, high in pairwise(knots):
+            left, middle, right = tokens(j, [low, (low + high) / 2, high])
+            torch.testing.assert_close(middle, (left + right) / 2, rtol=1e-4, atol=1e-4)
+        for knot in knots:
+            before, at, after = tokens(j, [knot - 1e-6, knot, knot + 1e-6])
+            torch.testing.assert_close(before, at, rtol=0, atol=5e-3)
+            torch.testing.assert_close(after, at, rtol=0, atol=5e-3)
+        far, farther = tokens(j, [FAR + max(bins.knots), 1e9])
+        torch.testing.assert_close(far, farther)  # an outlier is no louder than a large value
+
+
+def test_a_missing_cell_has_a_token_of_its_own_in_every_feature() -> None:
+    t = PiecewiseTokenizer(binned(spiked()), 5, std=0.5)
+    observed = torch.tensor([[True, False, True, False]])
+    one = t(torch.tensor([[0.3, 2.0, 0.0]]), torch.tensor([[1]]), observed)
+    other = t(torch.tensor([[0.3, 1e6, 0.0]]), torch.tensor([[2]]), observed)
+    assert torch.equal(one, other)
+    assert torch.equal(one[0, [1, 3]], t.missing[[1, 3]])
+
+
+def test_an_outlier_changes_no_other_token() -> None:
+    # one value of 1e6 among the training values: the others keep their knots, all but the last
+    x = spiked()[:, :1]
+    spoilt = x.clone()
+    spoilt[int(x.argmax())] = 1e6
+    shapes = [TableShape(1, (), binned(values).bins) for values in (x, spoilt)]
+    assert shapes[0].bins[0].knots[:-1] == shapes[1].bins[0].knots[:-1]
+    tokens = []
+    for shape in shapes:
+        torch.manual_seed(0)
+        t = PiecewiseTokenizer(shape, 5, std=0.5)
+        tokens.append(t(x, torch.empty(len(x), 0, dtype=torch.long), None))
+    inside = x[:, 0] <= shapes[0].bins[0].knots[-2]
+    assert inside.float().mean() > 0.9
+    assert torch.equal(tokens[0][inside], tokens[1][inside])
+
+
+def test_bins_begin_with_the_columns_own_distribution() -> None:
+    x = spiked()
+    shape = binned(x)
+    heads = BinHeads(shape.bins, 6)
+    s = 10 * torch.randn(7, 4, 6)
+    log_probs = heads(s)
+    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(7, 3))
+    for j, bins in enumerate(shape.bins):
+        expected = torch.tensor(bins.share).expand(7, -1)
+        torch.testing.assert_close(log_probs[:, j, : len(bins)].exp(), expected)
+        assert (log_probs[:, j, len(bins) :] < -100).all()  # padding
+    with torch.no_grad():
+        heads.weight.normal_()
+    torch.testing.assert_close(heads(s).exp().sum(-1), torch.ones(7, 3))
+    assert not torch.allclose(heads(s)[0], heads(s)[1])
+
+
+def test_every_training_value_is_in_its_bin() -> None:
+    x = spiked()
+    shape = binned(x)
+    heads = BinHeads(shape.bins, 6)
+    index = heads.index(x)
+    for j, bins in enumerate(shape.bins):
+        assert index[:, j].tolist() == bins.index(x[:, j].double().numpy()).tolist()
+        counted = torch.bincount(index[:, j], minlength=len(bins)) / len(x)
+        torch.testing.assert_close(counted, torch.tensor(bins.share))
+        low, high = heads.low[j, index[:, j]], heads.high[j, index[:, j]]
+        assert ((low <= x[:, j]) & (x[:, j] <= high)).all()
+    outside = heads.index(torch.tensor([[-1e9] * 3, [1e9] * 3]))
+    assert outside.tolist() == [[0, 0, 0], [len(b) - 1 for b in shape.bins]]
+
+
+def test_neighbouring_floats_have_bins_of_their_own() -> None:
+    x = [torch.tensor(1.0)]
+    for _ in range(4):
+        x.append(x[-1].nextafter(torch.tensor(2.0)))
+    values = torch.stack(x)
+    heads = BinHeads([Bins.fit(values.double().numpy())], 6)
+    assert heads.index(values.unsqueeze(1)).flatten().tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_feature_without_values_has_finite_probabilities() -> None:
+    heads = BinHeads([Bins(), Bins.fit(spiked()[:, 0].double().numpy())], 6)
+    assert heads(torch.randn(2, 2, 6)).isfinite().all()
+    assert heads.index(torch.zeros(2, 2))[:, 0].tolist() == [0, 0]

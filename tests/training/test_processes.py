@@ -356,7 +356,7 @@ def fit(world: World, folder: Path) -> list[Any]:
         for name in ("d", "depth", "heads", "ff", "predictor_width", "predictor_depth")
     }
     model = small(
-        VarTJEPA, **sizes, predictor_heads=2, predictor_ff=16, imputer_depth=1, epochs=4,
+        VarTJEPA, **sizes, predictor_heads=2, predictor_ff=16, epochs=4,
         validate_every=2,
     )  # fmt: skip
     run = Run(log_dir=mine / "log", checkpoint_dir=mine / "kept")

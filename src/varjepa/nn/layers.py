@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -246,7 +247,8 @@ class BinHeads(nn.Module):
     def __init__(self, bins: Sequence[Bins], d: int) -> None:
         super().__init__()
         most = max([1, *(len(one) for one in bins)])
-        self.register_buffer("upper", _padded([b.upper for b in bins], most - 1, torch.inf), False)
+        upper = [_rounded_down(one.upper) for one in bins]
+        self.register_buffer("upper", _padded(upper, most - 1, torch.inf), False)
         self.register_buffer("low", _padded([b.low for b in bins], most, 0.0), False)
         self.register_buffer("high", _padded([b.high for b in bins], most, 0.0), False)
         self.register_buffer("share", _padded([b.share for b in bins], most, 0.0), False)
@@ -271,6 +273,15 @@ def _padded(rows: Sequence[Sequence[float]], width: int, fill: float) -> Tensor:
     for i, row in enumerate(rows):
         padded[i, : len(row)] = torch.tensor(row, dtype=torch.float32)
     return padded
+
+
+def _rounded_down(ends: Sequence[float]) -> list[float]:
+    """Ends of bins as float32 numbers that are not above them: the next bin's values are."""
+    exact = np.array(ends, dtype=np.float64)
+    rounded = exact.astype(np.float32)
+    below = np.nextafter(rounded, np.float32(-np.inf))
+    rounded_down: list[float] = np.where(rounded > exact, below, rounded).tolist()
+    return rounded_down
 
 
 def _parameters(frozen: bool, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:

@@ -38,6 +38,24 @@ def imputation_figures(truth: CodedTable, filled: CodedTable, removed: Bools) ->
     }
 
 
+def pooled_figures(truth: CodedTable, filled: CodedTable, removed: Bools) -> Figures:
+    """RMSE and MAE over all removed numbers, in standard deviations of what is left of a column.
+
+    Share of right categories over all removed ones, None where there is none.
+    """
+    known = np.where(removed, np.nan, truth.values)
+    numbers, categories = ~truth.is_category, truth.is_category
+    gaps = ((filled.values - truth.values) / np.nanstd(known, axis=0))[:, numbers]
+    gaps = gaps[removed[:, numbers]]
+    hits = (filled.values == truth.values)[:, categories][removed[:, categories]]
+    return {
+        "rmse": float(np.sqrt(np.mean(gaps**2))),
+        "mae": float(np.abs(gaps).mean()),
+        "accuracy": float(hits.mean()) if len(hits) else None,
+        "cells": int(removed.sum()),
+    }
+
+
 def interval_figures(
     truth: CodedTable, lower: CodedTable, upper: CodedTable, removed: Bools, known: CodedTable
 ) -> Figures:

@@ -21,6 +21,7 @@ from varjepa.errors import InputError
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Integers = NDArray[np.int64]
 Half = Literal["development", "reporting", "all"]
 HALVES: tuple[Half, ...] = get_args(Half)
 
@@ -128,7 +129,7 @@ def _keep_share(frame: pd.DataFrame, rows: int) -> pd.DataFrame:
     return pd.concat(parts).sample(frac=1.0, random_state=0)
 
 
-def split_rows(rows: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def split_rows(rows: int, seed: int) -> tuple[Integers, Integers]:
     """Three quarters to fit on and a quarter that the fit does not see, both in table order."""
     order = np.random.default_rng(seed).permutation(rows)
     unseen = rows // 4

@@ -71,6 +71,53 @@ def measure_command(
         raise typer.Exit(1)
 
 
+Sources = Annotated[
+    list[Path] | None, typer.Argument(help="Files of rows. Default: the committed ones.")
+]
+
+
+@ground.command("summary")
+def summary_command(sources: Sources = None, peers: Peers = RESULTS / "ground-peers.json") -> None:
+    """Print the bars, and what the contender reaches on either half."""
+    from benchmarks.ground.summary import Results, anomaly_table, bars_table, uncertainty_table
+    from varjepa.report.tables import to_terminal
+
+    results = Results(_rows(sources, peers))
+    for table in (bars_table(results), uncertainty_table(results), anomaly_table(results)):
+        console.print(to_terminal(table))
+
+
+@ground.command("page")
+def page_command(
+    sources: Sources = None,
+    peers: Peers = RESULTS / "ground-peers.json",
+    out: Annotated[Path, typer.Option(help="The page.")] = RESULTS / "ground.html",
+) -> None:
+    """Write one HTML page, worst table first, and the bars as Markdown beside it."""
+    from benchmarks.ground.summary import write_ground_page
+
+    write_ground_page(_rows(sources, peers), out)
+    log(f"{out} and {out.with_suffix('.md').name}")
+
+
+@ground.command("merge")
+def merge_command(
+    sources: Annotated[list[Path], typer.Argument(help="Files of rows, e.g. of other machines.")],
+    out: Annotated[Path, typer.Option(help="The file that takes them all.")],
+) -> None:
+    """Take the rows of several files into one."""
+    from benchmarks.ground.running import merge
+
+    log(f"{merge(out, sources)} rows merged into {out}")
+
+
+def _rows(sources: list[Path] | None, peers: Path) -> list[dict[str, Any]]:
+    from varjepa.report.store import read_rows
+
+    files = [*(sources or [RESULTS / "ground.json"]), peers]
+    return [row for path in files if path.exists() for row in read_rows(path)]
+
+
 def _known(option: str, asked: list[str] | None, every: Sequence[str]) -> list[str]:
     for name in asked or []:
         one_of(option, name, tuple(every))

@@ -205,8 +205,8 @@ MAR_SHARE = 0.3
 def impute_mar(task: Task) -> dict[str, Figures]:
     """Remove cells at random given others, as DiffPuter's public code does, and fill them.
 
-    Its rows: 70 % of the whole table. Its RMSE is over all removed numbers, standardised by mean and
-    deviation of the cells that are left.
+    Its rows: 70 % of the whole table. Its RMSE is over all removed numbers, standardised by mean
+    and deviation of the cells that are left.
     """
     about = MAR_TABLES[task.table]
     table = load(task.table, rows=10**9)

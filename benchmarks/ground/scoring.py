@@ -45,7 +45,8 @@ def pooled_figures(truth: CodedTable, filled: CodedTable, removed: Bools) -> Fig
     """
     known = np.where(removed, np.nan, truth.values)
     numbers, categories = ~truth.is_category, truth.is_category
-    gaps = ((filled.values - truth.values) / np.nanstd(known, axis=0))[:, numbers]
+    spread = np.nanstd(known, axis=0)
+    gaps = ((filled.values - truth.values) / np.where(spread > 0, spread, 1.0))[:, numbers]
     gaps = gaps[removed[:, numbers]]
     hits = (filled.values == truth.values)[:, categories][removed[:, categories]]
     return {

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from scipy.optimize import bisect
 from scipy.special import expit
 from sklearn.metrics import roc_auc_score
@@ -92,7 +93,7 @@ def measure(task: Task) -> list[Row]:
         warnings.simplefilter("ignore")  # convergence of a probe, collapse of a model: figures say
         figures = JOBS[task.jobs[0]](task)
     seconds = round(time.perf_counter() - start, 3)
-    peak = round(peak_resident_mb(), 1)
+    peak, on_gpu = round(peak_resident_mb(), 1), torch.cuda.is_initialized()
     return [
         {
             "table": task.table,
@@ -104,6 +105,7 @@ def measure(task: Task) -> list[Row]:
             "figures": figures[job],
             "seconds": seconds,
             "peak_mb": peak,
+            "gpu_peak_mb": round(torch.cuda.max_memory_allocated() / 2**20, 1) if on_gpu else None,
         }
         for job in task.jobs
     ]
@@ -119,6 +121,8 @@ def reset_peak() -> None:
     path = Path("/proc/self/clear_refs")
     if path.exists():
         path.write_text("5")
+    if torch.cuda.is_initialized():
+        torch.cuda.reset_peak_memory_stats()
 
 
 def package_versions() -> dict[str, str]:

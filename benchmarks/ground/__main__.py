@@ -80,11 +80,14 @@ Sources = Annotated[
 def summary_command(sources: Sources = None, peers: Peers = RESULTS / "ground-peers.json") -> None:
     """Print the bars, and what the contender reaches on either half."""
     from benchmarks.ground.summary import Results, anomaly_table, bars_table, uncertainty_table
-    from varjepa.report.tables import to_terminal
+    from varjepa.report.tables import to_markdown, to_terminal
 
     results = Results(_rows(sources, peers))
     for table in (bars_table(results), uncertainty_table(results), anomaly_table(results)):
-        console.print(to_terminal(table))
+        if console.is_terminal:
+            console.print(to_terminal(table))
+        else:  # a file is not as narrow as rich believes
+            log(to_markdown(table, level=2) + "\n")
 
 
 @ground.command("page")

@@ -79,15 +79,21 @@ Sources = Annotated[
 @ground.command("summary")
 def summary_command(sources: Sources = None, peers: Peers = RESULTS / "ground-peers.json") -> None:
     """Print the bars, and what the contender reaches on either half."""
-    from benchmarks.ground.summary import Results, anomaly_table, bars_table, uncertainty_table
-    from varjepa.report.tables import to_markdown, to_terminal
+    from benchmarks.ground.summary import (
+        Results,
+        anomaly_table,
+        bars_table,
+        markdown,
+        uncertainty_table,
+    )
+    from varjepa.report.tables import to_terminal
 
     results = Results(_rows(sources, peers))
     for table in (bars_table(results), uncertainty_table(results), anomaly_table(results)):
         if console.is_terminal:
             console.print(to_terminal(table))
         else:  # a file is not as narrow as rich believes
-            log(to_markdown(table, level=2) + "\n")
+            log(markdown(table) + "\n")
 
 
 @ground.command("page")

@@ -432,7 +432,7 @@ def test_bars_are_judged_by_half() -> None:
 def test_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_ground_page(ROWS, tmp_path / "ground.html")
     assert "air_quality" in (tmp_path / "ground.html").read_text()
-    assert "| 0.900 (1) | 2.000 (1) |" in (tmp_path / "ground.md").read_text()
+    assert "| ▲ 0.900 (1) | ▼ 2.000 (1) |" in (tmp_path / "ground.md").read_text()
     store = tmp_path / "rows" / "ground.json"
     store.parent.mkdir()
     ResultStore(store, KEY).add(ROWS)

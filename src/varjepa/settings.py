@@ -165,7 +165,7 @@ class MaskSettings(Settings):
 class Objective(MaskSettings):
     """Masks and weights of the loss; the KL weights are the final, annealed ones."""
 
-    context_share: tuple[float, float] = (0.1, 0.9)
+    context_share: tuple[float, float] = (0.2, 0.9)
     """smallest and largest share of the columns in a context"""
     target_share: tuple[float, float] | Literal["rest"] = "rest"
     """smallest and largest share of the columns in a target; "rest": all that the context leaves"""

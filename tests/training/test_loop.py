@@ -3,7 +3,8 @@
 1. Training lowers the objective; the best epoch is returned, and patience ends training.
 2. Steps with a loss that is not finite are skipped and counted; 20 in a row end in one sentence
    that names the rows.
-3. KL weights ramp linearly per latent; the learning rate warms up and falls along a cosine.
+3. KL weights ramp linearly per latent; the learning rate warms up, then stays or falls along a
+   cosine.
 4. The collapse alarm rings on a planted collapse (no likelihood terms) and is silent on a healthy
    run, ten seeds each; a constant column is no collapse.
 5. The same seed trains the same weights.
@@ -15,6 +16,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -25,6 +27,7 @@ from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.nn.layers import TableShape
 from varjepa.randomness import seeded_weights
 from varjepa.settings import Architecture, Objective, Training
+from varjepa.tables.bins import Bins
 from varjepa.tables.codec import EncodedTable
 from varjepa.training.checkpoints import TrainingState, snapshot
 from varjepa.training.cuda_graphs import PaddedStepper
@@ -41,10 +44,10 @@ from varjepa.training.losses import Loss, VarTJepaLoss, annealed
 from varjepa.training.step import kl_factors, warm_up_cosine
 from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
 
-SHAPE = TableShape(3, (4, 3))
+SHAPE = TableShape(3, (4, 3), (Bins.fit(np.linspace(0, 1, 99), most=8),) * 3)
 SMALL = Architecture(
     d=8, depth=1, heads=2, ff=16, predictor_width=8, predictor_depth=1, predictor_heads=2,
-    predictor_ff=16, imputer_width=8, imputer_depth=1, imputer_heads=2, imputer_ff=16,
+    predictor_ff=16,
 )  # fmt: skip
 WEIGHTS = Objective(targets=4, alpha_kl_sy=1e-5)
 SETTINGS = Training(
@@ -162,7 +165,7 @@ def test_bad_steps_are_skipped_and_counted() -> None:
 
 def test_only_bad_steps_end_in_a_sentence_with_row_numbers() -> None:
     rows = table(64)
-    rows.num[5, 0] = math.inf
+    rows.num[5, 0] = math.nan
     rows.num[9, 2] = math.nan
     with pytest.raises(InputError, match=r"20 steps in a row.*rows (5, 9|9, 5)$"):
         run(rows, replace(SETTINGS, epochs=25))
@@ -236,7 +239,8 @@ def test_the_measure_decides_which_rows_are_discarded() -> None:
 
 
 COLLAPSED = Objective(
-    targets=4, alpha_rec=0, alpha_gen=0, alpha_kl_sx=1, alpha_kl_z=1, alpha_kl_sy=1
+    targets=4, alpha_rec=0, alpha_gen=0, alpha_kl_sx=1, alpha_kl_z=1, alpha_kl_sy=1,
+    alpha_prediction=0,
 )
 
 

@@ -28,6 +28,7 @@ from varjepa.training.checkpoints import (
     Record,
     TrainingState,
     checkpointed,
+    seconds_before,
     snapshot,
 )
 from varjepa.training.losses import Loss
@@ -85,26 +86,23 @@ def train(
     ):
         for record in state.history:  # of the epochs before the checkpoint
             on_epoch(record)
-        begun = time.perf_counter() - sum(record["seconds"] for record in state.history)
-        while not state.is_over(stepper.epochs, settings.patience):
+        deadline = Deadline(settings.time_limit, past, world)
+        while not (deadline.is_over or state.is_over(stepper.epochs, settings.patience)):
             model.train()
             if stepper.done == len(state.history) * stepper.steps_per_epoch:
                 state.clock = time.perf_counter()
                 stepper.begin_epoch()
-            while not stepper.epoch_is_over:
+            while not (stepper.epoch_is_over or deadline.is_over):
                 stepper.step()
                 if stepper.has_failed():
                     raise InputError(_not_finite(stepper))
                 on_step(stepper.done, stepper.total)
                 checkpointer.after_step()
+                deadline.look()
 
             validation: Record = {}
-            is_late = False
-            if settings.time_limit is not None:
-                late = time.perf_counter() - begun > settings.time_limit
-                is_late = bool(world.broadcast_number(float(late)))
             is_due = state.epoch % every == 0 or stepper.done == stepper.total
-            if is_due or is_late:
+            if is_due or deadline.is_over:
                 evaluated = stepper.evaluated
                 evaluated.model.eval()
                 with checkpointer.validating():
@@ -119,8 +117,6 @@ def train(
             record["seconds"] = round(time.perf_counter() - state.clock, 3)
             state.history.append(record)
             on_epoch(record)
-            if is_late:
-                break
         checkpointer.save(finished=True)
 
     if not state.best_epoch:
@@ -137,6 +133,24 @@ def train(
         check_collapse(loss, source.sample, world),
         skipped,
     )
+
+
+class Deadline:
+    """Whether a training's time is over: all processes hear it from the main one, after a step.
+
+    A training that continues has the time that was left; one that was finished has none.
+    """
+
+    def __init__(self, limit: float | None, past: Checkpoint | None, world: World) -> None:
+        self.limit, self.world = limit, world
+        self.is_over = past is not None and bool(past.facts["finished"])
+        self.begun = time.perf_counter() - (0.0 if past is None else seconds_before(past.facts))
+
+    def look(self) -> None:
+        """Look at the clock, where there is a limit."""
+        if self.limit is not None:
+            is_late = time.perf_counter() - self.begun > self.limit
+            self.is_over = bool(self.world.broadcast_number(float(is_late)))
 
 
 def _not_finite(stepper: Stepper) -> str:

@@ -315,7 +315,7 @@ class HeldOutCells(Selection):
             for _ in range(min(MAX_REPEATS, max(1, most // len(rows)))):
                 asked = draw_cells(part, features, ASKED_SHARE, generator)
                 mine = self.world.own_slice(len(part))
-                if mine.start < mine.stop:
+                if asked[mine].any():
                     nll = model.nll_of_cells(part.take(mine), asked[mine])
                     total += float(torch.where(asked[mine], nll, 0.0).sum())
                     count += float(asked[mine].sum())

@@ -137,8 +137,9 @@ def draw_masks_plainly(
     return FeatureMasks(context, None, torch.stack(drawn, 1), None)
 
 
-def _tokens(part: FeatureTokenizer, w: EncodedTable) -> Tensor:
+def _tokens(part: nn.Module, w: EncodedTable) -> Tensor:
     """Eq. (context-tokenization), feature by feature.  # (B, D, d)"""
+    assert isinstance(part, FeatureTokenizer)  # the paper's
     tokens = [
         w.num[:, j, None] * part.weight + part.bias[j] + part.kind[0] for j in range(part.numeric)
     ]

@@ -206,6 +206,7 @@ def plain_objective(masks: MaskSettings) -> Objective:
 def middle_masks(shape: BenchShape) -> MaskSettings:
     """Masks of one size each, in the middle of the shape's ranges."""
     features, masks = shape.table.features, shape.masks
+    assert masks.target_share != "rest"
     m_ctx, m_trg = (
         max(1, int(features * (low + high) / 2))
         for low, high in (masks.context_share, masks.target_share)

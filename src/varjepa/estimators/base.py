@@ -275,7 +275,10 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         """The table as tensors, with a codec fitted to it; this fit's seed."""
         table = to_arrow(self, X, reset=True)
         codec = TableCodec.fit(
-            table, self.column_kinds, scaling=self.scaling or self._scaling, max_levels=self.max_levels
+            table,
+            self.column_kinds,
+            scaling=self.scaling or self._scaling,
+            max_levels=self.max_levels,
         )
         refuse_too_little(codec, table.num_rows)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))

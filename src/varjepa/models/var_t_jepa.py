@@ -173,7 +173,9 @@ class Decoder(nn.Module):
     @property
     def log_var(self) -> Tensor:
         """Log σ², smoothly bounded below.  # () or (F_num,)"""
-        free = soft_clamp_log_var(self.raw_log_var if self.bins is None else _PACE * self.raw_log_var)
+        free = soft_clamp_log_var(
+            self.raw_log_var if self.bins is None else _PACE * self.raw_log_var
+        )
         # log(e^free + e^floor), without a constant that would have to be copied to a GPU each time
         return self.min_log_var + softplus(free - self.min_log_var)
 
@@ -332,6 +334,7 @@ class TargetDecoder(Decoder):
 
 _START_LOG_VAR = -3.0
 """A standard deviation of .22 on a column that spans [0, 1]."""
+
 
 class Imputer(nn.Module):
     """r(s_y | s_x, z), trained to predict *values*: −log ∫ p(y | s_y) r(s_y | s_x, z) ds_y.

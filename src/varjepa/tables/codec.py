@@ -538,7 +538,8 @@ class TableCodec:
         A cell is missing where its code is 0, its number is not finite, or ``observed`` says so. Of
         columns that are not modelled, constant ones hold their value and others are missing.
         ``clip`` keeps numbers and dates within the training range; they are rounded to the step of
-        the training values. Not ``on_step``, floats are not rounded: they may be means. Of a datetime column only the elapsed time is read.
+        the training values. Not ``on_step``, floats are not rounded: they may be means. Of a
+        datetime column only the elapsed time is read.
         """
         numbers, codes = np.asarray(x_num, dtype=np.float64), np.asarray(x_cat, dtype=np.int64)
         self._check_shapes(numbers, codes)

@@ -62,7 +62,9 @@ class Muon:
         """One step; nothing changes where ``is_bad``."""
         for shape, names in self.groups.items():
             weights = [self.weights[name] for name in names]
-            gradient = torch.stack([w.new_zeros(shape) if w.grad is None else w.grad for w in weights])
+            gradient = torch.stack(
+                [w.new_zeros(shape) if w.grad is None else w.grad for w in weights]
+            )
             momentum = self.momentum[shape]
             momentum.copy_(torch.where(is_bad, momentum, momentum.lerp(gradient, 1 - MOMENTUM)))
             direction = orthogonalise(gradient.lerp(momentum, MOMENTUM))
@@ -144,9 +146,7 @@ class Optimiser:
             moment.copy_(value)
 
 
-def muon_matrices(
-    model: nn.Module, learned: Mapping[str, nn.Parameter]
-) -> dict[str, nn.Parameter]:
+def muon_matrices(model: nn.Module, learned: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
     """The matrices of the model's transformers."""
     inside = {
         id(weight)

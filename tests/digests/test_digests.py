@@ -33,9 +33,9 @@ BY_NUMPY = ("generators/", "metrics/", "selective/")
 """Runs without a network, or behind one; all others are torch's, which has a BLAS of its own."""
 
 
-def other_arithmetic() -> dict[str, tuple[Any, Any]]:
+def other_arithmetic(recorded: dict[str, Any] = RECORDED) -> dict[str, tuple[Any, Any]]:
     """In what this machine is not the recorded one: then and now."""
-    then, now = RECORDED["environment"], runs.arithmetic()
+    then, now = recorded["environment"], runs.arithmetic()
     names = [name for name in then | now if name not in NOT_ARITHMETIC]
     return {n: (then.get(n), now.get(n)) for n in names if then.get(n) != now.get(n)}
 

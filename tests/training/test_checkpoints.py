@@ -330,7 +330,8 @@ def fit(folder: Path, X: pd.DataFrame = FRAME, y: Any = None, **more: Any) -> TJ
         ({"random_state": 1}, "seed was"),
         ({"momentum": (0.9, 1.0)}, r"momentum was \[0.996, 1.0\] and is \[0.9, 1.0\]"),
         ({"X": FRAME.assign(size=FRAME["size"] ** 3)}, "other values in 'size'"),
-        ({"X": FRAME.assign(colour="red")}, "other values in 'colour'"),
+        ({"X": FRAME.assign(colour=FRAME["colour"][::-1].array)}, "other values in 'colour'"),
+        ({"X": FRAME.assign(colour="red")}, "not the same: 'colour'"),  # a constant is left out
         ({"X": FRAME[:50]}, "had 60 rows and has 50"),
         ({"X": FRAME.rename(columns={"size": "mass"})}, "not the same: 'mass', 'size'"),
         ({"y": LABELS}, "the labels are others"),

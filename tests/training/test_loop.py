@@ -8,12 +8,17 @@
 4. The collapse alarm rings on a planted collapse (no likelihood terms) and is silent on a healthy
    run, ten seeds each; a constant column is no collapse.
 5. The same seed trains the same weights.
+6. Without labels, held-out cells judge: the same ones every time; the score rises on a table that
+   is easy. Rows without any known cell are no obstacle.
+7. A time limit ends a training early, in the middle of an epoch, with a model that is judged and
+   used; resumed, a training that ended so stays as it is.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,10 +34,12 @@ from varjepa.randomness import seeded_weights
 from varjepa.settings import Architecture, Objective, Training
 from varjepa.tables.bins import Bins
 from varjepa.tables.codec import EncodedTable
-from varjepa.training.checkpoints import TrainingState, snapshot
+from varjepa.training import loop
+from varjepa.training.checkpoints import TrainingState, checkpointing, snapshot
 from varjepa.training.cuda_graphs import PaddedStepper
 from varjepa.training.loop import (
     FilteredProbe,
+    HeldOutCells,
     HeldOutLoss,
     LinearProbeSettings,
     Selection,
@@ -66,6 +73,10 @@ def table(n: int = 256, seed: int = 0) -> EncodedTable:
     first = 1 + (num[:, 0] * 3).long().clamp_max(2)
     second = 1 + torch.randint(0, 2, (n,), generator=g)
     return EncodedTable(num, torch.stack([first, second], 1), None)
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
 
 
 def build(seed: int = 0) -> VarTJepa:
@@ -239,7 +250,12 @@ def test_the_measure_decides_which_rows_are_discarded() -> None:
 
 
 COLLAPSED = Objective(
-    targets=4, alpha_rec=0, alpha_gen=0, alpha_kl_sx=1, alpha_kl_z=1, alpha_kl_sy=1,
+    targets=4,
+    alpha_rec=0,
+    alpha_gen=0,
+    alpha_kl_sx=1,
+    alpha_kl_z=1,
+    alpha_kl_sy=1,
     alpha_prediction=0,
 )
 
@@ -281,3 +297,91 @@ def test_the_noise_of_an_accuracy_is_its_standard_error() -> None:
     )
     assert probe.noise(0.9) == pytest.approx(2 * (0.9 * 0.1 / 80) ** 0.5)  # a fifth is discarded
     assert replace(probe, standard_errors=0.0).noise(0.9) == 0
+
+
+# --- 6
+
+
+def test_held_out_cells_are_the_same_every_time() -> None:
+    rows, loss = table(300, seed=1), VarTJepaLoss(build(), WEIGHTS)
+    one = HeldOutCells(rows, 0)
+    score = one.score(loss)
+    assert one.score(loss) == score
+    torch.rand(5)  # the global generator is another now
+    assert HeldOutCells(rows, 0).score(loss) == score
+    assert HeldOutCells(rows, 1).score(loss) != score
+    holed = EncodedTable(rows.num, rows.cat, torch.rand(300, 5, generator=seeded(0)) > 0.3)
+    assert math.isfinite(HeldOutCells(holed, 0).score(loss))
+    empty = EncodedTable(rows.num, rows.cat, torch.zeros(300, 5, dtype=torch.bool))
+    assert HeldOutCells(empty, 0).score(loss) == 0.0
+
+
+def test_held_out_cells_see_what_was_learned() -> None:
+    rows, others = table(400), table(200, seed=1)
+    others.cat[:, 1], rows.cat[:, 1] = others.cat[:, 0], rows.cat[:, 0]  # easy: one is the other
+    shape = replace(SHAPE, levels=(4, 4))
+    with seeded_weights(0):
+        loss = VarTJepaLoss(VarTJepa(shape, SMALL), WEIGHTS)
+    selection = HeldOutCells(others, 0)
+    before = selection.score(loss)
+    result = train(loss, rows, SETTINGS, selection, seed=0)
+    assert result.best_score > before + 0.3
+    assert selection.score(loss) == pytest.approx(result.best_score, rel=1e-5)
+    names = [name for record in result.history for name in record]
+    assert "held-out cells" in names
+
+
+# --- 7
+
+
+class Clock:
+    """A clock that goes on by a second whenever somebody looks."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_time_limit_ends_training_with_a_model(
+    padded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop.time, "perf_counter", Clock().perf_counter)
+    if padded:
+        monkeypatch.setattr(loop, "make_stepper", padded_stepper)
+    rows = table(640)  # ten steps an epoch
+    settings = replace(SETTINGS, epochs=1000, time_limit=25.0, validate_every=1000)
+    model, result = run(rows, settings)
+    assert 1 < len(result.history) < 4
+    assert result.best_epoch == len(result.history)
+    assert math.isfinite(result.best_score)
+    assert "active_units" in result.history[-1]
+    assert all(weight.isfinite().all() for weight in model.parameters())
+    _, short = run(rows, replace(settings, time_limit=1e-9))  # one step is taken all the same
+    assert len(short.history) == short.best_epoch == 1
+
+
+def test_a_training_that_ran_out_of_time_stays_ended(tmp_path: Path) -> None:
+    rows = table()
+    settings = replace(SETTINGS, epochs=1000, time_limit=1e-9)
+    ends = []
+    for resume in (False, True):
+        loss = VarTJepaLoss(build(), WEIGHTS)
+        with checkpointing(tmp_path, 0.0, resume) as checkpoints:
+            past = checkpoints.latest() if resume else None
+            assert (past is not None) == resume
+            result = train(
+                loss, rows, settings, HeldOutLoss(rows, 0), 0, checkpoints=checkpoints, past=past
+            )
+        ends.append((loss.model.state_dict(), result.history))
+    assert ends[0][1] == ends[1][1]
+    assert all(torch.equal(ends[0][0][name], ends[1][0][name]) for name in ends[0][0])
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0])
+def test_a_time_limit_is_above_zero(wrong: float) -> None:
+    with pytest.raises(InputError, match="time_limit must be above 0 seconds"):
+        replace(SETTINGS, time_limit=wrong)

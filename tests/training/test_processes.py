@@ -215,7 +215,7 @@ def test_padded_steps_are_shared_too(tmp_path: Path) -> None:
     (one, other), _ = run_together(pad, tmp_path / "together")
     assert one == other
     del alone["weights"], one["weights"]
-    assert one == pytest.approx(alone, rel=1e-5)
+    assert one == pytest.approx(alone, rel=1e-4)
 
 
 def validate(world: World, folder: Path) -> list[Any]:

@@ -51,6 +51,7 @@ from varjepa.evaluate.splits import (
 from varjepa.files import make_folder, write_bytes, write_json
 from varjepa.models.inference import KINDS
 from varjepa.report.store import Job, ResultStore, Row, run_jobs, study_folder
+from varjepa.settings import PointTraining, Training
 from varjepa.tables import EncodedTable, Kind, TableCodec, infer_schema
 from varjepa.tables.messages import quoted
 from varjepa.version import __version__
@@ -366,7 +367,7 @@ class Comparison:
     def fit_model(self, estimator: type[TJEPA | VarTJEPA]) -> None:
         """Fit and save, with the uncertainties of all rows; the row that says so comes last."""
         settings, parts = self.settings, self.parts
-        training = estimator.settings_kinds["training"]
+        training = PointTraining if estimator is TJEPA else Training
         model = estimator(
             training=training(epochs="auto" if settings.epochs is None else settings.epochs),
             column_kinds=dict(settings.kinds) or None,

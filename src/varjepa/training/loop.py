@@ -317,7 +317,7 @@ class HeldOutCells(Selection):
             for _ in range(repeats):
                 asked = draw_cells(part, features, ASKED_SHARE, generator)
                 mine = self.world.own_slice(len(part))
-                if mine.start < mine.stop:
+                if asked[mine].any():
                     parts.append((part.take(mine), asked[mine]))
 
         @torch.no_grad()  # of the thread that computes the part

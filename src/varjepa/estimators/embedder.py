@@ -24,7 +24,7 @@ from torch import Tensor
 from varjepa.environment import pick_device
 from varjepa.errors import InputError
 from varjepa.estimators.frames import like_input
-from varjepa.estimators.var_t_jepa import VarTJEPA
+from varjepa.estimators.var_t_jepa import DEFAULT_KIND, VarTJEPA
 from varjepa.model_folder import ModelFileError
 from varjepa.models.inference import SPLITS, Aggregate, Kind, Question, embed_rows
 from varjepa.models.var_t_jepa import VarTJepa
@@ -59,7 +59,7 @@ class Embedder:
     device: str = "auto"
     """auto, cpu or cuda."""
 
-    uncertainty: Kind | Question = "predictive"
+    uncertainty: Kind | Question = DEFAULT_KIND
     """Which one; "posterior", the paper's, costs nothing beside the embedding itself."""
 
     aggregate: Aggregate | None = None

@@ -23,7 +23,7 @@ from torch.nn.functional import (
 
 from varjepa.models.masking import FeatureMasks
 from varjepa.models.var_t_jepa import Decoder, VarTJepa
-from varjepa.nn.layers import AttentionPooling, FeatureTokenizer
+from varjepa.nn.layers import AttentionPooling, FeatureTokenizer, PiecewiseTokenizer
 from varjepa.nn.transformer import Transformer
 from varjepa.tables.codec import EncodedTable
 from varjepa.variational.elbo import ElboTerms
@@ -137,7 +137,7 @@ def draw_masks_plainly(
     return FeatureMasks(context, None, torch.stack(drawn, 1), None)
 
 
-def _tokens(part: nn.Module, w: EncodedTable) -> Tensor:
+def _tokens(part: FeatureTokenizer | PiecewiseTokenizer, w: EncodedTable) -> Tensor:
     """Eq. (context-tokenization), feature by feature.  # (B, D, d)"""
     assert isinstance(part, FeatureTokenizer)  # the paper's
     tokens = [

@@ -165,7 +165,7 @@ class MaskSettings(Settings):
 class Objective(MaskSettings):
     """Masks and weights of the loss; the KL weights are the final, annealed ones."""
 
-    context_share: tuple[float, float] = (0.1, 0.9)
+    context_share: tuple[float, float] = (0.2, 0.9)
     """smallest and largest share of the columns in a context"""
     target_share: tuple[float, float] | Literal["rest"] = "rest"
     """smallest and largest share of the columns in a target; "rest": all that the context leaves"""
@@ -210,7 +210,7 @@ class Training(Settings):
     """Optimisation, length, and how validation rows pick the checkpoint."""
 
     epochs: int | Literal["auto"] = "auto"
-    """maximum number of epochs; "auto": about ``auto_steps`` steps. Of a streamed
+    """maximum number of epochs; "auto": about 1,200 steps. Of a streamed
     table an epoch is a window of its rows, and the next epoch continues from there"""
     max_steps: int | None = None
     """maximum number of optimiser steps, whatever ``epochs`` says; None: no limit"""
@@ -218,11 +218,13 @@ class Training(Settings):
     """seconds after which training ends with its best checkpoint so far; how far it comes by then
     depends on the machine; None: no limit"""
     batch_size: int | Literal["auto"] = "auto"
-    """rows per step; "auto": a sixteenth of the training rows, within 32 to 256"""
+    """rows per step; "auto": an eighth of the training rows, within 32 to 256"""
     optimiser: Literal["muon", "adamw"] = "muon"
     """"muon": Muon for the transformers' matrices and AdamW for everything else"""
     learning_rate: float = 1e-3
     """peak rate of AdamW; Muon's is twice that"""
+    max_norm: float | None = 1.0
+    """largest norm of a step's gradient, to which a larger one is scaled; None: no limit"""
     schedule: Literal["average", "cosine"] = "average"
     """after a linear warm-up. "average": a constant rate, and the weights used are a running
     average, so that no length has to be known beforehand; "cosine": falls to 0 at the last step"""
@@ -260,7 +262,7 @@ class Training(Settings):
 
     def resolve(self, rows: int) -> Training:
         """The same with what is "auto" decided by the number of rows to train on."""
-        batch = min(256, max(32, rows // 16)) if self.batch_size == "auto" else self.batch_size
+        batch = min(256, max(32, rows // 8)) if self.batch_size == "auto" else self.batch_size
         return self._lengths(rows, batch, AUTO_STEPS, (1, 1000), VALIDATION_STEPS)
 
     def _lengths(
@@ -304,6 +306,8 @@ class PointTraining(Training):
     """rows per step; "auto": a twentieth of the training rows, within 32 to 512"""
     optimiser: Literal["muon", "adamw"] = "adamw"
     """"muon": Muon for the transformers' matrices and AdamW for everything else"""
+    max_norm: float | None = None
+    """largest norm of a step's gradient, to which a larger one is scaled; None: no limit"""
     schedule: Literal["average", "cosine"] = "cosine"
     """after a linear warm-up: as :class:`Training`'s"""
     weight_decay: float = 0.0

@@ -14,7 +14,7 @@ from varjepa.files import make_folder
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo"),
     rows: Annotated[int, typer.Option(help="Rows of the SIM table.", min=100, max=10_000)] = 10_000,
-    epochs: Annotated[int, typer.Option(help="Training epochs.", min=1)] = 22,
+    epochs: Annotated[int, typer.Option(help="Training epochs.", min=1)] = 16,
 ) -> None:
     """Fit, evaluate, impute and sample on the embedded SIM table, with a report."""
     make_folder(out)

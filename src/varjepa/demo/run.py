@@ -42,7 +42,7 @@ from varjepa.report.page import (
     write_page,
 )
 from varjepa.report.tables import Table, to_terminal
-from varjepa.settings import Architecture, Objective, Training
+from varjepa.settings import Architecture, Training
 
 MISSING_SHARE = 0.05
 """Share of the test cells that are removed and imputed."""
@@ -75,9 +75,8 @@ def run_demo(folder: Path, rows: int, epochs: int, say: Callable[[Any], None]) -
     say(f"SIM: {rows:,} rows, {table.num_columns} columns, {sim.label.max() + 1} classes")
 
     model = VarTJEPA(
-        Architecture(d=32, depth=2, ff=64, predictor_depth=2, predictor_ff=64),
-        Objective(targets=1),
-        Training(epochs=epochs, batch_size=128, learning_rate=5e-3),
+        Architecture(d=64, ff=128, predictor_width=64, predictor_ff=128),  # half as wide: a minute
+        training=Training(epochs=epochs),
         verbose=1,
         random_state=0,
     ).fit(train_table)
@@ -219,7 +218,7 @@ def _row(name: str, *values: float) -> list[str]:
 
 def training_curve(model: VarTJEPA) -> TrainingCurve:
     """Loss terms per epoch, and the validation score where there is one."""
-    names = ["loss", "rec", "gen", "kl_sx", "kl_z", "kl_sy", model.selected_by_]
+    names = ["loss", "rec", "gen", "kl_sx", "kl_z", "kl_sy", "prediction", model.selected_by_]
     return TrainingCurve(
         epochs=[record["epoch"] for record in model.history_],
         series={name: [record.get(name) for record in model.history_] for name in names},

@@ -58,6 +58,7 @@ from varjepa.settings import (
 )
 from varjepa.tables import EncodedTable, Scaling, TableCodec
 from varjepa.tables import Kind as ColumnKind
+from varjepa.tables.codec_json import StrictObject
 from varjepa.tables.describe import TableDescription, describe_codec
 from varjepa.tables.streaming import TableFiles
 from varjepa.training.checkpoints import Checkpoint, Checkpoints, Record
@@ -143,6 +144,16 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     def _cls(self, model: Any, rows: EncodedTable) -> Tensor:
         """The CLS tokens of whole rows.  # (B, N_CLS, d)"""
         raise NotImplementedError
+
+    def _calibrate(self, validation: EncodedTable) -> None:
+        """Learn what the trained networks' answers on validation rows can teach."""
+
+    def _learned_to_json(self) -> dict[str, Any]:
+        """What :meth:`_calibrate` learned, as plain JSON values."""
+        return {}
+
+    def _restore_learned(self, config: StrictObject) -> None:
+        """Take the same back, from untrusted JSON."""
 
     @property
     def _predicts_values(self) -> bool:
@@ -334,6 +345,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         self.best_epoch_ = result.best_epoch
         self.selected_by_ = task.selection.name
         self.collapse_ = result.collapse
+        self._calibrate(task.validation)
         if result.collapse.collapsed:
             warnings.warn(
                 f"the latents have collapsed: {result.collapse.active_units:.1f} of "

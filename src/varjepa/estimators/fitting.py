@@ -60,6 +60,9 @@ MAX_BYTES_IN_MEMORY = 1 << 28
 MAX_VALIDATION_ROWS = 10_000
 """Rows held out of a streamed table at most: more would not pick another epoch."""
 
+CALIBRATION_ROWS = 2048
+"""Validation rows that intervals are calibrated on at most."""
+
 PROBE_ROWS = 8192
 """Rows of a streamed table that a probe may learn from; the collapse alarm reads some."""
 
@@ -294,6 +297,8 @@ class Task:
     source: RowSource
     training: Training
     selection: Selection
+    validation: EncodedTable
+    """some of the rows that pick the checkpoint"""
     identity: dict[str, Any] | None
     """what a training that resumes this one must share; None: not needed"""
 
@@ -312,7 +317,8 @@ def make_task(
         identity_of(e, data.codec, rows, selection, data.validation) if with_identity else None
     )
     source = RowSource(rows if training is None else rows.take(training), training)
-    return Task(source, asked.resolve(len(source.rows)), selection, identity)
+    few = rows.take(some_rows(validation, e.seed_))
+    return Task(source, asked.resolve(len(source.rows)), selection, few, identity)
 
 
 def _parts(
@@ -354,6 +360,12 @@ def hold_out(rows: EncodedTable, share: float, seed: int) -> tuple[Tensor, Tenso
     if held_out == 0:
         return order, order
     return order[held_out:], order[:held_out]
+
+
+def some_rows(numbers: Tensor, seed: int) -> Tensor:
+    """At most :data:`CALIBRATION_ROWS` of the row numbers, drawn at random."""
+    order = torch.randperm(len(numbers), generator=generator_for(seed, "calibration"))
+    return numbers[order[:CALIBRATION_ROWS].to(numbers.device)]
 
 
 def make_selection(
@@ -430,4 +442,6 @@ def _streamed_task(estimator: TableEstimator, data: TrainingData, world: World) 
     selection = make_selection(e, rows, training, validation, drawn.labels, world)
     epochs = math.ceil(resolved.length(size))
     source = WindowedRows(shuffled, codec, size, epochs, rows.take(training), world)
-    return Task(source, resolved, selection, identity_of_files(e, codec, files, size, selection))
+    identity = identity_of_files(e, codec, files, size, selection)
+    few = rows.take(some_rows(validation, e.seed_))
+    return Task(source, resolved, selection, few, identity)

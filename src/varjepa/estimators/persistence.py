@@ -106,6 +106,7 @@ def to_saved(estimator: TableEstimator) -> SavedModel:
         "history": [
             {key: _finite(value) for key, value in record.items()} for record in estimator.history_
         ],
+        **estimator._learned_to_json(),
     }
     return SavedModel(config, estimator.codec_.to_json(), dict(estimator.model_.state_dict()))
 
@@ -150,6 +151,7 @@ def _restore(estimator: TableEstimator, config: StrictObject) -> None:
     frame = config.take("frame", text)
     estimator.frame_ = frame if frame in _FRAMES else "pyarrow"  # else nobody could make one
     estimator.history_ = list(config.take("history", list_of(_record)))
+    estimator._restore_learned(config)
     config.finish()
 
 

@@ -21,6 +21,13 @@ from torch import Tensor
 from varjepa.environment import pick_device
 from varjepa.errors import InputError
 from varjepa.estimators.base import TableEstimator
+from varjepa.estimators.cells import (
+    Asked,
+    CellPredictions,
+    cell_predictions,
+    decode_values,
+    levels_from_json,
+)
 from varjepa.estimators.frames import (
     as_kind,
     fill_missing,
@@ -29,6 +36,8 @@ from varjepa.estimators.frames import (
     to_arrow,
     with_all_columns,
 )
+from varjepa.metrics.calibration import calibrate_levels, level_for
+from varjepa.models.cells import MAX_PASSES, cell_statistics, conformity_scores
 from varjepa.models.inference import (
     AGGREGATES,
     KINDS,
@@ -52,7 +61,9 @@ from varjepa.nn.layers import TableShape
 from varjepa.randomness import generator_for
 from varjepa.settings import Architecture, Objective, Training, at_least_one, one_of
 from varjepa.tables import TableCodec, read_table
+from varjepa.tables.bins import Bins
 from varjepa.tables.codec import EncodedTable
+from varjepa.tables.codec_json import StrictObject
 from varjepa.training.losses import VarTJepaLoss, elbo_weights
 from varjepa.variational.elbo import ElboWeights, weighted_loss
 
@@ -70,6 +81,9 @@ class Embedding:
 # --- predicted and sampled cells as tables
 
 _BATCH = 1024
+
+MAX_CALIBRATION_PASSES = 1 << 15
+"""Rows times passes that the calibration of intervals takes at most."""
 
 
 def predicted_table(
@@ -97,20 +111,29 @@ def predicted_table(
         )
     num = torch.cat([part.num for part in parts])
     cat = torch.cat([part.cat for part in parts])
-    return codec.decode(num.cpu().numpy(), cat.cpu().numpy(), on_step=draw)
+    if draw:
+        return decode_values(codec, num.cpu().numpy(), cat.cpu().numpy())
+    return codec.decode(num.cpu().numpy(), cat.cpu().numpy(), on_step=False)
 
 
-def draw_marginals(codec: TableCodec, n: int, generator: torch.Generator) -> EncodedTable:
-    """Independent values of every feature, as they are distributed in the training rows."""
+def draw_marginals(
+    codec: TableCodec, n: int, generator: torch.Generator, from_bins: bool
+) -> EncodedTable:
+    """Independent values of every feature, as they are distributed in the training rows.
+
+    ``from_bins``: numbers from their bins, so that atoms stay what they are; else from quantiles.
+    """
     uniform = torch.rand(n, len(codec.features), generator=generator, device=generator.device)
     draws = uniform.cpu().double().numpy()  # (n, D)
+    numeric = len(codec.numeric)
     columns = [
-        _quantile(marginal.quantiles, draws[:, j])
-        if marginal.quantiles
-        else _level(marginal.frequencies(), draws[:, j])
+        _level(marginal.frequencies(), draws[:, j])
+        if not marginal.quantiles
+        else _value(codec.numeric[j].bins, draws[:, j])
+        if from_bins
+        else _quantile(marginal.quantiles, draws[:, j])
         for j, marginal in enumerate(codec.marginals)
     ]
-    numeric = len(codec.numeric)
     num = np.column_stack([*columns[:numeric], np.empty((n, 0))])
     cat = np.column_stack([*columns[numeric:], np.empty((n, 0))])
     device = generator.device
@@ -132,6 +155,15 @@ def numeric_limits(codec: TableCodec, device: torch.device) -> tuple[Tensor, Ten
 
 def _quantile(quantiles: tuple[float, ...], uniform: np.ndarray) -> np.ndarray:
     return np.interp(uniform, np.linspace(0, 1, len(quantiles)), quantiles)
+
+
+def _value(bins: Bins, uniform: np.ndarray) -> np.ndarray:
+    """Quantiles of a number that is spread evenly inside each of its bins."""
+    ends = np.cumsum(bins.share)
+    index = np.searchsorted(ends[:-1], uniform, side="right")
+    low, high = np.array(bins.low)[index], np.array(bins.high)[index]
+    share = np.array(bins.share)[index]
+    return low + (high - low) * np.clip((uniform - ends[index]) / share + 1.0, 0.0, 1.0)
 
 
 def _level(frequencies: np.ndarray, uniform: np.ndarray) -> np.ndarray:
@@ -168,6 +200,8 @@ class VarTJEPA(TableEstimator):
         history_: a record per epoch.
         best_epoch_, selected_by_: the epoch kept, and by what score.
         collapse_: what the collapse alarm saw.
+        calibration_: what :meth:`predict_cells` learned of its intervals on validation rows: for
+            every numeric feature, the central mass to take for coverages .5, .8, .9, .95 and .99.
         codec_: how columns become tensors.
         model_: the networks.
 
@@ -182,6 +216,7 @@ class VarTJEPA(TableEstimator):
     """
 
     model_: VarTJepa
+    calibration_: NDArray[np.float64]  # (F_num, coverages)
     settings_kinds: ClassVar = {
         "architecture": Architecture,
         "objective": Objective,
@@ -323,6 +358,36 @@ class VarTJEPA(TableEstimator):
         at_least_one("n", n)
         return self._filled(X, n, True, z, random_state)
 
+    def predict_cells(
+        self, X: Any, coverage: float = 0.9, cells: Asked = "missing"
+    ) -> CellPredictions:
+        """Distributions of cells: best guesses, intervals, probabilities of levels.
+
+        Args:
+            X: a table.
+            coverage: share of the cells that the intervals of numbers and dates hold. They are
+                calibrated column by column on the fit's validation rows.
+            cells: "missing", the missing cells given the known ones of their row; "all", also
+                every known cell given all other columns of its row. That takes a pass per column;
+                tables of more than 32 columns take 32 passes, which leave out several columns at a
+                time.
+        """
+        check_is_fitted(self)
+        one_of("cells", cells, ("missing", "all"))
+        if not 0.0 < coverage < 1.0:
+            raise InputError(f"coverage must be above 0 and below 1, not {coverage}")
+        table = to_arrow(self, X, reset=False)
+        rows = self._rows(self.codec_.encode(table))
+        device = rows.num.device
+        mass = torch.as_tensor(level_for(self.calibration_, coverage), device=device)
+        columns = self._column_numbers().to(device)
+
+        def statistics(model: VarTJepa, block: EncodedTable) -> Tensor:
+            return cell_statistics(model, block, columns, mass, cells == "all")
+
+        found = self._compute(rows, statistics)
+        return cell_predictions(self.codec_, table, X, found, coverage, cells)
+
     def sample(
         self,
         n: int = 1,
@@ -342,12 +407,12 @@ class VarTJEPA(TableEstimator):
         fixed = self._given(n, given)
         rows = self._rows(self.codec_.encode(fixed))
         generator = self._generator(random_state)
-        marginal = draw_marginals(self.codec_, n, generator)
+        marginal = draw_marginals(self.codec_, n, generator, self._has_bins)
         limits = numeric_limits(self.codec_, generator.device)
         model = self.model_.to(generator.device)
         drawn = complete_rows(model, rows, marginal, limits, generator, z == "prior")
         self.model_.cpu()  # a fitted estimator stays picklable anywhere
-        values = self.codec_.decode(drawn.num.cpu().numpy(), drawn.cat.cpu().numpy())
+        values = decode_values(self.codec_, drawn.num.cpu().numpy(), drawn.cat.cpu().numpy())
         filled = fill_missing(fixed, values, self.codec_)
         like_fit = given is None or isinstance(given, Mapping)
         return as_kind(filled, self.frame_ if like_fit else frame_kind(given))
@@ -358,11 +423,36 @@ class VarTJEPA(TableEstimator):
     def _predicts_values(self) -> bool:
         return bool(self.settings("objective").alpha_prediction)
 
+    @property
+    def _has_bins(self) -> bool:
+        return bool(self.settings("architecture").numbers == "bins")
+
     def _build(self, shape: TableShape) -> VarTJepa:
         return VarTJepa(shape, self.settings("architecture"))
 
     def _loss(self, model: VarTJepa) -> VarTJepaLoss:
         return VarTJepaLoss(model, self.settings("objective"))
+
+    def _calibrate(self, validation: EncodedTable) -> None:
+        """Calibrate the intervals of numbers, on fewer rows where there are many columns."""
+        columns = self._column_numbers().to(validation.num.device)
+        passes = min(MAX_PASSES, int(columns.max()) + 1)
+        rows = validation.take(slice(0, MAX_CALIBRATION_PASSES // passes))
+        scores = self._compute(rows, lambda model, part: conformity_scores(model, part, columns))
+        self.calibration_ = calibrate_levels(scores)
+
+    def _learned_to_json(self) -> dict[str, Any]:
+        return {"calibration": self.calibration_.tolist()}
+
+    def _restore_learned(self, config: StrictObject) -> None:
+        check = levels_from_json(len(self.codec_.numeric))
+        self.calibration_ = config.take("calibration", check)
+
+    def _column_numbers(self) -> Tensor:
+        """The column of every feature: the parts of a date have the same.  # (D,)"""
+        numbers: dict[str, int] = {}
+        found = [numbers.setdefault(f.column, len(numbers)) for f in self.codec_.features]
+        return torch.tensor(found)
 
     def _tokens(self, model: VarTJepa, rows: EncodedTable) -> Tensor:
         return embed_rows(model, rows).mean

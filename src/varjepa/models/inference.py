@@ -89,17 +89,19 @@ def most_likely_cells(model: VarTJepa, latents: DiagonalGaussian) -> EncodedTabl
 def sample_cells(
     model: VarTJepa, latents: DiagonalGaussian, generator: torch.Generator
 ) -> EncodedTable:
-    """A sample: latents from the predictor, then values from the decoder's distributions."""
-    decoded = model.predicted_values(latents.rsample(generator))
-    if decoded.bin_log_probs is not None:
-        noisy = [
-            (features, _gumbel(log_probs, generator)) for features, log_probs in decoded.log_probs
-        ]
+    """A sample: latents from the predictor, then values from the decoder's distributions.
+
+    Of binned numbers, the latents stay at their mean: the decoder's distributions there were
+    learned as those of the values given the other cells, and noise would widen them.
+    """
+    is_binned = model.settings.numbers == "bins"
+    decoded = model.predicted_values(latents.mean if is_binned else latents.rsample(generator))
+    if is_binned:
         num = sample_numbers(decoded, generator)
-        return EncodedTable(num, _levels(model, noisy, len(num)), None)
-    noise = torch.randn(decoded.mean.shape, generator=generator, device=generator.device)
+    else:
+        noise = torch.randn(decoded.mean.shape, generator=generator, device=generator.device)
+        num = decoded.mean + (0.5 * decoded.log_var).exp() * noise
     noisy = [(features, _gumbel(log_probs, generator)) for features, log_probs in decoded.log_probs]
-    num = decoded.mean + (0.5 * decoded.log_var).exp() * noise
     return EncodedTable(num, _levels(model, noisy, len(num)), None)
 
 

@@ -173,9 +173,8 @@ class Decoder(nn.Module):
     @property
     def log_var(self) -> Tensor:
         """Log σ², smoothly bounded below.  # () or (F_num,)"""
-        free = soft_clamp_log_var(
-            self.raw_log_var if self.bins is None else _PACE * self.raw_log_var
-        )
+        pace = 1.0 if self.bins is None else _PACE
+        free = soft_clamp_log_var(pace * self.raw_log_var)
         # log(e^free + e^floor), without a constant that would have to be copied to a GPU each time
         return self.min_log_var + softplus(free - self.min_log_var)
 

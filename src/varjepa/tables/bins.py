@@ -17,6 +17,12 @@ from numpy.typing import NDArray
 MOST_BINS = 48
 """Quantile intervals of a feature; spikes that cut them may bring up to as many bins again."""
 
+TAILS = (0.001, 0.005, 0.995, 0.999)
+"""Quantiles that cut the outermost intervals: a tail may be as long as all the rest."""
+
+TAIL_ROWS = 2000
+"""Rows from which on the tails are cut: a bin needs a few of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bins:
@@ -49,6 +55,7 @@ class Bins:
     def fit(cls, unit_values: NDArray[np.float64], most: int = MOST_BINS) -> Bins:
         """Every distinct value where there are at most ``most``; else quantile intervals.
 
+        Of :data:`TAIL_ROWS` and more rows, both outermost intervals are cut at :data:`TAILS`.
         Then a value that at least 1/most of the rows have is an atom, and so is a repeated value
         that is alone in its interval.
         """
@@ -95,7 +102,10 @@ def _quantile_ranges(
     """First and last distinct value of each bin, and where the bin begins."""
     rows = counts.cumsum()
     is_spike = counts * most >= rows[-1]
-    at_quantile = np.searchsorted(rows, np.linspace(0, rows[-1], most + 1))
+    quantiles = np.linspace(0, rows[-1], most + 1)
+    if rows[-1] >= TAIL_ROWS:
+        quantiles = np.append(quantiles, rows[-1] * np.array(TAILS))
+    at_quantile = np.searchsorted(rows, quantiles)
     places = np.union1d(at_quantile, np.flatnonzero(is_spike)).tolist()
     ranges = [(0, 0, float(values[0]))] if is_spike[0] else []
     for left, right in pairwise(places):

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from varjepa.errors import InputError
-from varjepa.tables.bins import MOST_BINS, Bins
+from varjepa.tables.bins import MOST_BINS, TAILS, Bins
 from varjepa.tables.columns import (
     KINDS,
     MOST_DECIMALS,
@@ -250,7 +250,8 @@ def _bins(value: Any, where: str) -> Bins:
         )
     )
     n = len(bins)
-    if not {len(bins.high), len(bins.share), len(bins.mean)} == {n} or n > 2 * MOST_BINS:
+    most = 2 * MOST_BINS + len(TAILS)
+    if not {len(bins.high), len(bins.share), len(bins.mean)} == {n} or n > most:
         raise InputError(f"{where} must have one low, high, share and mean for each of few bins")
     if len(bins.upper) != max(0, n - 1):
         raise InputError(f"{where}.upper must have one number between each two bins")

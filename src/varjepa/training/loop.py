@@ -18,6 +18,7 @@ from varjepa.errors import InputError
 from varjepa.models.inference import Measure, measure_rows
 from varjepa.models.masking import draw_cells, draw_mask_sizes
 from varjepa.models.var_t_jepa import VarTJepa
+from varjepa.nn.kernels.cpu import RowThreads
 from varjepa.randomness import generator_for
 from varjepa.settings import Training
 from varjepa.tables.codec import EncodedTable
@@ -279,7 +280,7 @@ class HeldOutLoss(Selection):
 ASKED_SHARE = 0.25
 """Share of a validation row's known cells that :class:`HeldOutCells` asks for at a time."""
 
-MAX_ASKED = 1 << 15
+MAX_ASKED = 1 << 13
 """Cells that it asks for, about: a validation must cost little compared with the steps between."""
 
 
@@ -297,7 +298,7 @@ class HeldOutCells(Selection):
 
     rows: EncodedTable
     seed: int
-    batch: int = 1024
+    batch: int = 256
     name: str = "held-out cells"
     world: World = ALONE
 
@@ -310,15 +311,24 @@ class HeldOutCells(Selection):
         features = model.shape.features
         most = max(1, int(MAX_ASKED / (ASKED_SHARE * features)))
         rows = self.rows.take(slice(0, most))
-        total, count = 0.0, 0.0
+        repeats = min(MAX_REPEATS, max(1, most // len(rows)))
+        parts = []
         for part in rows.split(self.batch):
-            for _ in range(min(MAX_REPEATS, max(1, most // len(rows)))):
+            for _ in range(repeats):
                 asked = draw_cells(part, features, ASKED_SHARE, generator)
                 mine = self.world.own_slice(len(part))
                 if asked[mine].any():
-                    nll = model.nll_of_cells(part.take(mine), asked[mine])
-                    total += float(torch.where(asked[mine], nll, 0.0).sum())
-                    count += float(asked[mine].sum())
+                    parts.append((part.take(mine), asked[mine]))
+
+        @torch.no_grad()  # of the thread that computes the part
+        def nll(part: tuple[EncodedTable, Tensor]) -> tuple[float, float]:
+            w, asked = part
+            cells = torch.where(asked, model.nll_of_cells(w, asked), 0.0)
+            return float(cells.sum()), float(asked.sum())
+
+        with RowThreads(None if rows.num.device.type == "cpu" else 1) as threads:
+            sums = list(threads.map(nll, parts))
+        total, count = sum(one for one, _ in sums), sum(one for _, one in sums)
         return -self.world.sum_number(total) / max(1.0, self.world.sum_number(count))
 
 

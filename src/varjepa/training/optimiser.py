@@ -7,7 +7,7 @@ large as AdamW's is Liu et al. 2025's). On tables it needs about half of AdamW's
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 
 import torch
@@ -26,6 +26,10 @@ MOMENTUM = 0.95
 
 ITERATIONS = 5
 """Newton–Schulz iterations; singular values end within about .7 to 1.2, which is close enough."""
+
+TOGETHER = 3
+"""Weights of one shape that are stepped in one product: enough to hide torch's calls, and parts
+enough for several cores."""
 
 COEFFICIENTS = 3.4445, -4.7750, 2.0315
 """of the odd polynomial a·x + b·x³ + c·x⁵ that is iterated: steep at 0, flat around 1"""
@@ -57,21 +61,35 @@ class Muon:
             for shape, names in self.groups.items()
         }
 
+    def step(
+        self, rate: float | Tensor, is_bad: Tensor, run: Callable[..., Iterable[None]] = map
+    ) -> None:
+        """One step; nothing changes where ``is_bad``. ``run`` maps the work over cores."""
+
+        def one(part: tuple[torch.Size, slice]) -> None:
+            self._step_some(*part, rate, is_bad)
+
+        parts = [
+            (shape, slice(start, start + TOGETHER))
+            for shape, names in self.groups.items()
+            for start in range(0, len(names), TOGETHER)
+        ]
+        for _ in run(one, parts):
+            pass
+
     @torch.no_grad()
-    def step(self, rate: float | Tensor, is_bad: Tensor) -> None:
-        """One step; nothing changes where ``is_bad``."""
-        for shape, names in self.groups.items():
-            weights = [self.weights[name] for name in names]
-            gradient = torch.stack(
-                [w.new_zeros(shape) if w.grad is None else w.grad for w in weights]
-            )
-            momentum = self.momentum[shape]
-            momentum.copy_(torch.where(is_bad, momentum, momentum.lerp(gradient, 1 - MOMENTUM)))
-            direction = orthogonalise(gradient.lerp(momentum, MOMENTUM))
-            change = direction * (0.2 * max(shape) ** 0.5) * rate
-            for weight, part in zip(weights, change, strict=True):
-                changed = weight * (1 - rate * self.weight_decay) - part
-                weight.copy_(torch.where(is_bad, weight, changed))
+    def _step_some(
+        self, shape: torch.Size, some: slice, rate: float | Tensor, is_bad: Tensor
+    ) -> None:
+        weights = [self.weights[name] for name in self.groups[shape][some]]
+        gradient = torch.stack([w.new_zeros(shape) if w.grad is None else w.grad for w in weights])
+        momentum = self.momentum[shape][some]
+        momentum.copy_(torch.where(is_bad, momentum, momentum.lerp(gradient, 1 - MOMENTUM)))
+        direction = orthogonalise(gradient.lerp(momentum, MOMENTUM))
+        change = direction * (0.2 * max(shape) ** 0.5) * rate
+        for weight, part in zip(weights, change, strict=True):
+            changed = weight * (1 - rate * self.weight_decay) - part
+            weight.copy_(torch.where(is_bad, weight, changed))
 
     def tensors(self) -> dict[str, Tensor]:
         """The momentum of every weight by name."""
@@ -107,8 +125,10 @@ class Optimiser:
         for weight in self.learned.values():
             weight.grad = None
 
-    def step(self, rate: float | Tensor, is_bad: Tensor) -> None:
-        """Change the weights, unless the step ``is_bad``."""
+    def step(
+        self, rate: float | Tensor, is_bad: Tensor, run: Callable[..., Iterable[None]] = map
+    ) -> None:
+        """Change the weights, unless the step ``is_bad``. ``run`` maps work over cores."""
         for group in self.adamw.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].copy_(rate) if isinstance(rate, Tensor) else group["lr"].fill_(rate)
@@ -117,7 +137,7 @@ class Optimiser:
         self.adamw.found_inf = is_bad.float()  # type: ignore[attr-defined]  # fused: skip the step
         self.adamw.step()
         if self.muon is not None:
-            self.muon.step(MUON_RATE * rate, is_bad)
+            self.muon.step(MUON_RATE * rate, is_bad, run)
 
     def tensors(self) -> dict[str, Tensor]:
         """Moments by weight and kind; a weight that never had a gradient has none."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, fields
 from typing import Any, Self
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from varjepa.models.masking import FeatureMasks, draw_mask_sizes, draw_masks
-from varjepa.nn.kernels.cpu import RowThreads, slices_of
+from varjepa.nn.kernels.cpu import RowThreads, one_thread, slices_of
 from varjepa.randomness import generator_for
 from varjepa.settings import Training
 from varjepa.tables.codec import EncodedTable
@@ -304,6 +305,10 @@ class Stepper:
 
     def descend(self, inputs: StepInputs) -> None:
         """Algorithm 1's step; it changes no weight if the guard refuses its loss or gradient."""
+        with one_thread() if self.threads is not None else nullcontext():
+            self._descend(inputs)
+
+    def _descend(self, inputs: StepInputs) -> None:
         loss = self.loss
         batch = self.rows.take(inputs.index)
         mine, share = own_rows(inputs, self.world)
@@ -334,8 +339,11 @@ class Stepper:
         means = (recorded * share).sum(-1)
         gradients = [p.grad for p in loss.model.parameters() if p.grad is not None]
         self.world.sum_tensors([*gradients, means, self.row_loss])
-        bad = self.guard.refuses(means[0], torch.nn.utils.get_total_norm(gradients))
-        self.optimiser.step(inputs.rate, bad)
+        norm = torch.nn.utils.get_total_norm(gradients)
+        bad = self.guard.refuses(means[0], norm)
+        if self.settings.max_norm is not None:  # so that no batch with outliers rules the moments
+            torch._foreach_mul_(gradients, (self.settings.max_norm / (norm + 1e-6)).clamp_max(1.0))
+        self.optimiser.step(inputs.rate, bad, map if self.threads is None else self.threads.map)
         if self.average is not None:
             self.average.add()
         loss.after_step(inputs.progress)

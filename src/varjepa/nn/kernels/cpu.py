@@ -19,6 +19,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
@@ -422,6 +423,7 @@ def _wild(total: Tensor) -> Tensor:
 SLICE_TOKENS = 2560
 """Maximum tokens of a slice: few enough for arrays of a few MB, enough to hide torch's calls."""
 
+P = TypeVar("P")
 T = TypeVar("T")
 
 
@@ -433,6 +435,17 @@ def slices_of(rows: int, tokens: int) -> list[slice]:
     count = 1 << max(0, (-(-rows * tokens // SLICE_TOKENS) - 1).bit_length())
     size = max(1, -(-rows // count))
     return [slice(start, min(rows, start + size)) for start in range(0, rows, size)]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """No operation of this thread is split over cores: short ones would mostly wait."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class RowThreads:
@@ -467,17 +480,13 @@ class RowThreads:
             finally:
                 torch.set_num_threads(before)
 
-    def map(self, work: Callable[[slice], T], slices: Sequence[slice]) -> Iterator[T]:
-        """Results in the order of the slices, the first as soon as it is there."""
+    def map(self, work: Callable[[P], T], slices: Sequence[P]) -> Iterator[T]:
+        """Results in the order of the slices, or other parts, the first as soon as it is there."""
         if self._pool is not None and len(slices) > 1:
             yield from self._pool.map(work, slices)
             return
-        before = torch.get_num_threads()
-        torch.set_num_threads(1)  # the same arithmetic, to the last bit
-        try:
+        with one_thread():  # the same arithmetic, to the last bit
             yield from (work(rows) for rows in slices)
-        finally:
-            torch.set_num_threads(before)
 
     def backward(
         self,

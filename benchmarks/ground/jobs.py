@@ -1,0 +1,446 @@
+"""The jobs: each measures one method on one table and gives rows of figures.
+
+A fit is the cost, so jobs share one where the protocol allows. The contender is fitted on
+
+    all rows, 20 % of the cells removed        impute_mcar
+    three quarters, 20 % removed               impute_unseen
+    three quarters, complete, no target        embed, uncertainty, sample, collapse, time
+    three quarters, complete, with the target  train_on_sampled
+    DiffPuter's training rows, 30 % removed    impute_mar
+    all rows; half of the normal ones          anomaly; anomaly_normal
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.optimize import bisect
+from scipy.special import expit
+from sklearn.metrics import roc_auc_score
+
+from benchmarks.ground import peers, probes, samples, scoring
+from benchmarks.ground.anomalies import DETECTORS
+from benchmarks.ground.scoring import Figures
+from benchmarks.ground.tables import (
+    NUMERIC_ANOMALIES,
+    REGRESSION,
+    ROWS,
+    TABLES,
+    Bools,
+    CodedTable,
+    Coder,
+    Floats,
+    Integers,
+    load,
+    numbers_as_floats,
+    remove,
+    removed_cells,
+    split_rows,
+)
+from benchmarks.measures import peak_resident_mb
+
+Row = dict[str, Any]
+
+OURS = "ours"
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """The estimator that is measured."""
+
+    kind: str = "varjepa:VarTJEPA"
+    """module:class"""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """changes of its defaults, nested as in ``training__epochs``"""
+    device: str = "auto"
+
+    def make(self, seed: int) -> Any:
+        """An estimator that is not fitted yet."""
+        module, _, name = self.kind.partition(":")
+        estimator = getattr(import_module(module), name)(random_state=seed, device=self.device)
+        return estimator.set_params(**self.parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Jobs of one method on one table that share a fit."""
+
+    table: str
+    jobs: tuple[str, ...]
+    method: str
+    seed: int
+    rows: int = ROWS
+    contender: Contender = Contender()
+
+    def __str__(self) -> str:
+        return f"{self.table}, {' '.join(self.jobs)}, {self.method}, seed {self.seed}"
+
+
+def measure(task: Task) -> list[Row]:
+    """The rows of a task, one a job."""
+    reset_peak()
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # convergence of a probe, collapse of a model: figures say
+        figures = JOBS[task.jobs[0]](task)
+    seconds = round(time.perf_counter() - start, 3)
+    peak, on_gpu = round(peak_resident_mb(), 1), torch.cuda.is_initialized()
+    return [
+        {
+            "table": task.table,
+            "job": job,
+            "method": task.method,
+            "seed": task.seed,
+            "rows": task.rows,
+            "version": version_of(task.method),
+            "figures": figures[job],
+            "seconds": seconds,
+            "peak_mb": peak,
+            "gpu_peak_mb": round(torch.cuda.max_memory_allocated() / 2**20, 1) if on_gpu else None,
+        }
+        for job in task.jobs
+    ]
+
+
+def version_of(method: str) -> str | None:
+    """The package of a peer with its version; empty for ours, None if it is not installed."""
+    return "" if method == OURS else peers.version_of(method)
+
+
+def reset_peak() -> None:
+    """Count the peak memory of this process from here on, where the system can."""
+    path = Path("/proc/self/clear_refs")
+    if path.exists():
+        path.write_text("5")
+    if torch.cuda.is_initialized():
+        torch.cuda.reset_peak_memory_stats()
+
+
+def package_versions() -> dict[str, str]:
+    return {name: metadata.version(name) for name in ("pandas", "scikit-learn", "scipy")}
+
+
+# --- missing cells
+
+
+def impute_mcar(task: Task) -> dict[str, Figures]:
+    """Remove 20 % of the cells of all rows, learn from the rest and fill them."""
+    frame = numbers_as_floats(load(task.table, task.rows).features)
+    removed = removed_cells(frame, task.seed)
+    return {"impute_mcar": _fill(task, frame, removed, remove(frame, removed), None)}
+
+
+def impute_unseen(task: Task) -> dict[str, Figures]:
+    """Learn from three quarters with 20 % removed; fill the other quarter, likewise removed."""
+    frame = numbers_as_floats(load(task.table, task.rows).features)
+    removed = removed_cells(frame, task.seed)
+    left = remove(frame, removed)
+    fit, unseen = split_rows(len(frame), task.seed)
+    figures = _fill(task, frame.iloc[unseen], removed[unseen], left.iloc[fit], left.iloc[unseen])
+    return {"impute_unseen": figures}
+
+
+def _fill(
+    task: Task, truth: pd.DataFrame, removed: Bools, known: pd.DataFrame, unseen: Any
+) -> Figures:
+    """Figures of a method that learns from ``known`` and fills ``unseen``, or ``known`` itself."""
+    asked = known if unseen is None else unseen
+    coder = Coder(known, asked, truth)
+    start = time.perf_counter()
+    if task.method != OURS:
+        fill = peers.IMPUTERS[task.method]
+        filled = fill(coder(known), None if unseen is None else coder(unseen), task.seed)
+        seconds = time.perf_counter() - start
+        figures = scoring.imputation_figures(coder(truth), filled, removed)
+        return {**figures, "fit_seconds": round(seconds, 3)}
+    model = task.contender.make(task.seed).fit(known)
+    seconds = time.perf_counter() - start
+    figures = scoring.imputation_figures(coder(truth), coder(model.impute(asked)), removed)
+    figures["fit_seconds"] = round(seconds, 3)
+    if hasattr(model, "predict_cells"):
+        cells = model.predict_cells(asked, coverage=scoring.COVERAGE)
+        lower, upper = (_numbers_only(coder, side, asked) for side in (cells.lower, cells.upper))
+        figures |= scoring.interval_figures(
+            coder(truth), coder(lower), coder(upper), removed, coder(known)
+        )
+    return figures
+
+
+def _numbers_only(coder: Coder, side: pd.DataFrame, like: pd.DataFrame) -> pd.DataFrame:
+    """An interval's end; a category has none."""
+    columns = {
+        name: side[name] if name in side.columns and levels is None else like[name]
+        for name, levels in zip(coder.names, coder.levels, strict=True)
+    }
+    return pd.DataFrame(columns, index=like.index)
+
+
+@dataclass(frozen=True, slots=True)
+class MarTable:
+    """How DiffPuter treats one of the ground's tables."""
+
+    categories: tuple[str, ...]
+    """columns that count as categories, whatever they hold"""
+    published: float
+    """RMSE in its paper: 30 % MAR, in-sample"""
+
+
+MAR_TABLES = {
+    "letter_recognition": MarTable((), 0.481),
+    "online_shoppers": MarTable(
+        ("Month", "OperatingSystems", "Browser", "Region", "TrafficType", "VisitorType", "Weekend"),
+        0.601,
+    ),
+}
+OBSERVED = 0.3
+"""share of the columns, the target among them, that stay whole and decide what is removed"""
+MAR_SHARE = 0.3
+
+
+def impute_mar(task: Task) -> dict[str, Figures]:
+    """Remove cells at random given others, as DiffPuter's public code does, and fill them.
+
+    Its rows: 70 % of the whole table. Its RMSE is over all removed numbers, standardised by mean
+    and deviation of the cells that are left.
+    """
+    about = MAR_TABLES[task.table]
+    table = load(task.table, rows=10**9)
+    order, observed = mar_draws(len(table.features), table.features.shape[1] + 1, task.seed)
+    whole = pd.concat([table.features, table.target.astype(str).rename("target")], axis=1)
+    whole = numbers_as_floats(whole).astype(dict.fromkeys(about.categories, str))
+    values = Coder(whole)(whole).values[order]
+    frame = whole.iloc[order].drop(columns="target").reset_index(drop=True)
+    removed = mar_cells(values, observed, task.seed)[:, :-1]  # the target is last
+    known = remove(frame, removed)
+    coder = Coder(known, frame)
+    start = time.perf_counter()
+    if task.method == OURS:
+        filled = coder(task.contender.make(task.seed).fit(known).impute(known))
+    else:
+        filled = peers.IMPUTERS[task.method](coder(known), None, task.seed)
+    seconds = time.perf_counter() - start
+    figures = scoring.pooled_figures(coder(frame), filled, removed)
+    return {"impute_mar": {**figures, "published": about.published, "fit_seconds": seconds}}
+
+
+def mar_draws(rows: int, columns: int, mask: int) -> tuple[Integers, Integers]:
+    """Training rows, and the columns that stay whole in DiffPuter's mask of this number.
+
+    Its script draws both from numpy's legacy generator, with ten masks of another kind between.
+    """
+    legacy = np.random.RandomState(1234)
+    order = np.arange(rows)
+    legacy.shuffle(order)
+    train = int(0.7 * rows)
+    for _ in range(10):
+        for part in (train, rows - train):
+            legacy.rand(part, columns)
+    count = max(int(OBSERVED * columns), 1)
+    drawn = [legacy.choice(columns, count, replace=False) for _ in range(2 * mask + 1)]
+    return order[:train], drawn[-1]  # every other draw is for its test rows
+
+
+def mar_cells(values: Floats, observed: Integers, seed: int) -> Bools:
+    """Cells that are missing at random given the observed columns.  # (n, columns)
+
+    A cell's chance is the logistic function of a random linear combination of those columns, scaled
+    to variance 1, plus what brings the column's mean chance to share / (1 − observed share).
+    """
+    rng = np.random.default_rng(seed)
+    others = np.setdiff1d(np.arange(values.shape[1]), observed)
+    combined = values[:, observed] @ rng.normal(size=(len(observed), len(others)))
+    combined /= combined.std(0, ddof=1)
+    removed = np.zeros(values.shape, dtype=bool)
+    chance = MAR_SHARE / (1 - OBSERVED)
+    for column, score in zip(others, combined.T, strict=True):
+        shift = bisect(lambda b, s=score: expit(s + b).mean() - chance, -500, 500)
+        removed[:, column] = rng.random(len(values)) < expit(score + shift)
+    return removed
+
+
+# --- embeddings, uncertainty, samples: one fit
+
+
+def represent(task: Task) -> dict[str, Figures]:
+    """Learn from three quarters without the target; every job that such a fit can do."""
+    table = load(task.table, task.rows)
+    fit, unseen = split_rows(len(table.features), task.seed)
+    train, test = table.features.iloc[fit], table.features.iloc[unseen]
+    target = table.target.to_numpy() if table.is_regression else table.target.astype(str).to_numpy()
+    labels = target[fit], target[unseen]
+    coder = Coder(train, test)
+    coded = coder(train), coder(test)
+    figures: dict[str, Figures] = {}
+    if "sample" in task.jobs and task.method in SAMPLERS:
+        drawn = _sample_peer(task, train)
+        return {"sample": samples.sample_figures(train, test, drawn, task.seed)}
+    if task.method != OURS:
+        features = probes.standardised(*coded)
+        if task.method == "pca":
+            features = probes.principal_components(*features)
+        return _represented(task, features, labels, coded, {}, table.is_regression)
+    start = time.perf_counter()
+    model = task.contender.make(task.seed).fit(train)
+    seconds = round(time.perf_counter() - start, 3)
+    if {"embed", "uncertainty"} & {*task.jobs}:
+        features = [_floats(model.transform(frame)) for frame in (train, test)]
+        scores = label_free_scores(model, test) if "uncertainty" in task.jobs else {}
+        figures |= _represented(task, features, labels, coded, scores, table.is_regression)
+    if "sample" in task.jobs:
+        drawn = model.sample(min(len(train), samples.MOST))
+        figures["sample"] = samples.sample_figures(train, test, drawn, task.seed)
+    seen = model.collapse_
+    figures["collapse"] = {
+        "collapsed": bool(seen.collapsed),
+        "active_share": float(seen.active_share),
+        "silent_features": len(seen.silent_features),
+    }
+    shape = {"rows_fitted": len(train), "columns": train.shape[1]}
+    figures["time"] = {"fit_seconds": seconds, **shape}
+    return figures
+
+
+def _represented(
+    task: Task,
+    features: list[Floats],
+    labels: tuple[Any, Any],
+    coded: tuple[CodedTable, CodedTable],
+    scores: Mapping[str, Floats],
+    is_regression: bool,
+) -> dict[str, Figures]:
+    figures = {}
+    if "embed" in task.jobs:
+        figures["embed"] = probes.probe_figures(
+            features[0], labels[0], features[1], labels[1], is_regression
+        )
+    if "uncertainty" in task.jobs:
+        mixture = {"mixture": probes.mixture_atypicality(*coded, task.seed)}
+        figures["uncertainty"] = probes.error_figures(
+            features[0], labels[0], features[1], labels[1], {**scores, **mixture}, task.seed
+        )
+    return figures
+
+
+def label_free_scores(model: Any, test: pd.DataFrame) -> dict[str, Floats]:
+    """The default score and every other one that the contender offers."""
+    scores = {"default": model.uncertainty(test)}
+    if hasattr(model, "uncertainties"):
+        scores |= model.uncertainties(test)
+    return {name: _floats(score) for name, score in scores.items()}
+
+
+def train_on_sampled(task: Task) -> dict[str, Figures]:
+    """Learn from three quarters with the target; sample rows that a classifier learns from."""
+    table = load(task.table, task.rows)
+    fit, unseen = split_rows(len(table.features), task.seed)
+    target = table.target if table.is_regression else table.target.astype(str)
+    frame = pd.concat([table.features, target.rename("target")], axis=1)
+    train, test = frame.iloc[fit], frame.iloc[unseen]
+    if task.method == OURS:
+        model = task.contender.make(task.seed).fit(train)
+        drawn = model.sample(min(len(train), samples.MOST))
+    else:
+        drawn = _sample_peer(task, train)
+    figures = samples.teaching_figures(train, test, drawn, table.is_regression, task.seed)
+    return {"train_on_sampled": figures}
+
+
+SAMPLERS = {"tvae": "TVAE", "ctgan": "CTGAN"}
+
+
+def _sample_peer(task: Task, train: pd.DataFrame) -> pd.DataFrame:
+    rows = min(len(train), samples.MOST)
+    kind = SAMPLERS[task.method]
+    return samples.sample_ctgan(kind, train, rows, task.seed, task.contender.device)
+
+
+# --- anomalies
+
+
+def anomaly(task: Task) -> dict[str, Figures]:
+    """Learn from all rows and score them."""
+    table = load(task.table, task.rows)
+    scores = _anomaly_scores(task, table.features, None)
+    return {"anomaly": {"auroc": float(roc_auc_score(table.target, scores))}}
+
+
+def anomaly_normal(task: Task) -> dict[str, Figures]:
+    """Learn from half of the normal rows; score the other half and all anomalies."""
+    table = load(task.table, task.rows)
+    normal = np.random.default_rng(task.seed).permutation(np.flatnonzero(table.target == 0))
+    fit = np.sort(normal[: len(normal) // 2])
+    test = np.setdiff1d(np.arange(len(table.target)), fit)
+    scores = _anomaly_scores(task, table.features.iloc[fit], table.features.iloc[test])
+    return {"anomaly_normal": {"auroc": float(roc_auc_score(table.target.iloc[test], scores))}}
+
+
+def _anomaly_scores(task: Task, fit: pd.DataFrame, asked: pd.DataFrame | None) -> Floats:
+    if task.method == OURS:
+        model = task.contender.make(task.seed).fit(fit)
+        rows = fit if asked is None else asked
+        own = hasattr(model, "outlier_score")
+        return _floats(model.outlier_score(rows) if own else model.uncertainty(rows, "nll"))
+    frames = [fit] if asked is None else [fit, asked]
+    coder = Coder(*frames)
+    features = probes.standardised(*(coder(frame) for frame in frames))
+    return DETECTORS[task.method](features[0], None if asked is None else features[1], task.seed)
+
+
+def _floats(values: Any) -> Floats:
+    return np.asarray(values, dtype=np.float64)
+
+
+# --- all of them
+
+
+GROUPS = (
+    ("impute_mcar",),
+    ("impute_unseen",),
+    ("impute_mar",),
+    ("embed", "uncertainty", "sample", "collapse", "time"),
+    ("train_on_sampled",),
+    ("anomaly",),
+    ("anomaly_normal",),
+)
+"""jobs that share a fit of the contender"""
+
+METHODS: dict[str, tuple[str, ...]] = {
+    OURS: tuple(job for group in GROUPS for job in group),
+    **dict.fromkeys(peers.IMPUTERS, ("impute_mcar", "impute_unseen", "impute_mar")),
+    "raw": ("embed", "uncertainty"),
+    "pca": ("embed",),
+    **dict.fromkeys(SAMPLERS, ("sample", "train_on_sampled")),
+    **dict.fromkeys(DETECTORS, ("anomaly", "anomaly_normal")),
+}
+"""what each method can do"""
+
+DEFAULT_JOBS = tuple(job for job in METHODS[OURS] if job != "train_on_sampled")
+
+
+def applies(job: str, table: str) -> bool:
+    """Whether a job can be done on a table."""
+    if job in ("anomaly", "anomaly_normal"):
+        return table in NUMERIC_ANOMALIES or (table not in TABLES and job == "anomaly")
+    if job == "impute_mar":
+        return table in MAR_TABLES
+    return table in TABLES and not (job == "uncertainty" and table in REGRESSION)
+
+
+JOBS: dict[str, Callable[[Task], dict[str, Figures]]] = {
+    "impute_mcar": impute_mcar,
+    "impute_unseen": impute_unseen,
+    "impute_mar": impute_mar,
+    **dict.fromkeys(("embed", "uncertainty", "sample", "collapse", "time"), represent),
+    "train_on_sampled": train_on_sampled,
+    "anomaly": anomaly,
+    "anomaly_normal": anomaly_normal,
+}

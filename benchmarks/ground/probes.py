@@ -1,0 +1,169 @@
+"""What labels find in features: linear probes, few labels, and which errors a score foresees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.mixture import GaussianMixture
+from sklearn.model_selection import KFold
+from sklearn.neural_network import MLPClassifier
+from sklearn.preprocessing import StandardScaler, quantile_transform
+
+from benchmarks.ground.tables import CodedTable, Floats
+from varjepa.metrics.confidence import one_minus_msp
+from varjepa.metrics.selective import accuracy_at, auroc_failure
+
+Figures = dict[str, Any]
+
+INVERSE_PENALTIES = (0.001, 0.01, 0.1, 1.0, 10.0)
+RIDGE_PENALTIES = (0.1, 1.0, 10.0, 100.0, 1e3, 1e4, 1e5)
+CHOICE_ROWS = 3000
+"""training rows on which the logistic regression's penalty is chosen, at most"""
+LABELS = (50, 200)
+DRAWS = 5
+COMPONENTS = 64
+
+
+def standardised(fit: CodedTable, *others: CodedTable) -> list[Floats]:
+    """Raw features of several tables, scaled by the first: medians for missing numbers, one-hot.
+
+    A missing category is a level of its own; a level that the first table lacks is all zeros.
+    """
+    columns: list[list[Floats]] = [[] for _ in range(1 + len(others))]
+    for j, levels in enumerate(fit.levels):
+        values = [table.values[:, j] for table in (fit, *others)]
+        if levels is None:
+            known = values[0][~np.isnan(values[0])]
+            middle = float(np.median(known)) if len(known) else 0.0
+            filled = [np.where(np.isnan(v), middle, v) for v in values]
+            spread = float(filled[0].std()) or 1.0
+            parts = [((v - filled[0].mean()) / spread)[:, None] for v in filled]
+        else:
+            codes = [np.where(np.isnan(v), len(levels), v) for v in values]
+            there = np.unique(codes[0])
+            parts = [(c[:, None] == there).astype(np.float64) for c in codes]
+        for some, part in zip(columns, parts, strict=True):
+            some.append(part)
+    return [np.hstack(some) for some in columns]
+
+
+def principal_components(fit: Floats, *others: Floats) -> list[Floats]:
+    """The first components of the first table."""
+    model = PCA(min(COMPONENTS, *fit.shape), random_state=0).fit(fit)
+    return [model.transform(table) for table in (fit, *others)]
+
+
+# --- linear probes
+
+
+def probe_figures(
+    train: Floats, y: NDArray[Any], test: Floats, truth: NDArray[Any], is_regression: bool
+) -> Figures:
+    """R² of ridge regression, or accuracy of logistic regression with all, 200 and 50 labels."""
+    train, test = _scaled(train, test)
+    if is_regression:
+        model = RidgeCV(RIDGE_PENALTIES).fit(train, y)
+        return {"score": float(model.score(test, truth)), "dimensions": train.shape[1]}
+    figures = {"score": _accuracy(train, y, test, truth), "dimensions": train.shape[1]}
+    for labels in LABELS:
+        drawn = [_draw(y, labels, draw) for draw in range(DRAWS)]
+        found = [_accuracy(train[some], y[some], test, truth) for some in drawn]
+        figures[f"labels_{labels}"] = float(np.mean(found))
+    return figures
+
+
+def _accuracy(train: Floats, y: NDArray[Any], test: Floats, truth: NDArray[Any]) -> float:
+    """Of a logistic regression whose penalty is chosen by 3-fold cross-validation."""
+    some = np.random.default_rng(0).permutation(len(y))[:CHOICE_ROWS]
+    folds = list(KFold(3).split(some))
+    means = [
+        np.mean([_fit_score(c, train, y, some[a], train[some[b]], y[some[b]]) for a, b in folds])
+        for c in INVERSE_PENALTIES
+    ]
+    best = INVERSE_PENALTIES[int(np.argmax(means))]
+    return _fit_score(best, train, y, np.arange(len(y)), test, truth)
+
+
+def _fit_score(
+    c: float,
+    x: Floats,
+    y: NDArray[Any],
+    rows: NDArray[np.int64],
+    test: Floats,
+    truth: NDArray[Any],
+) -> float:
+    if len(np.unique(y[rows])) < 2:
+        return float(np.mean(truth == y[rows][0]))
+    model = LogisticRegression(C=c, max_iter=200).fit(x[rows], y[rows])
+    return float(model.score(test, truth))
+
+
+def _draw(y: NDArray[Any], labels: int, draw: int) -> NDArray[np.int64]:
+    """Rows whose label is known: a random few, with at least two classes among them."""
+    rng = np.random.default_rng(draw)
+    while True:
+        some = rng.permutation(len(y))[:labels]
+        if len(np.unique(y[some])) > 1:
+            return some
+
+
+# --- errors that a score foresees
+
+
+def error_figures(
+    train: Floats,
+    y: NDArray[Any],
+    test: Floats,
+    truth: NDArray[Any],
+    scores: Mapping[str, Floats],
+    seed: int,
+) -> Figures:
+    """Accuracy of an MLP on all test rows and on the half that each score keeps; AUROC of errors.
+
+    ``scores``: larger for less certain rows. The MLP's own confidence is added.
+    """
+    train, test = _scaled(train, test)
+    labels, counts = np.unique(y, return_counts=True)
+    learn = np.isin(y, labels[counts > 1])  # its validation split is by class
+    model = MLPClassifier((128,), early_stopping=True, random_state=seed)
+    model.fit(train[learn], y[learn])
+    correct = model.predict(test) == truth
+    own = {"own_confidence": one_minus_msp(model.predict_proba(test))}
+    return {
+        "accuracy": float(correct.mean()),
+        "scores": {
+            name: {
+                "kept_half": accuracy_at(correct, score, 0.5),
+                "gain": accuracy_at(correct, score, 0.5) - float(correct.mean()),
+                "auroc_errors": auroc_failure(~correct, score) if 0 < correct.mean() < 1 else None,
+            }
+            for name, score in {**own, **scores}.items()
+        },
+    }
+
+
+def mixture_atypicality(fit: CodedTable, test: CodedTable, seed: int) -> Floats:
+    """Minus the log density of 20 Gaussians on 12 principal components.
+
+    Numbers are quantile-normalised, categories one-hot beside them.
+    """
+    both = np.vstack(standardised(fit, test))
+    numbers = np.array([len(np.unique(column)) > 2 for column in both.T])
+    if numbers.any():
+        both[:, numbers] = quantile_transform(
+            both[:, numbers], n_quantiles=min(1000, len(both)), output_distribution="normal"
+        )
+    n = len(fit.values)
+    reduced = PCA(min(12, *both.shape), random_state=seed).fit(both[:n]).transform(both)
+    model = GaussianMixture(min(20, n // 5), reg_covar=1e-3, random_state=seed).fit(reduced[:n])
+    return -model.score_samples(reduced[n:])
+
+
+def _scaled(train: Floats, test: Floats) -> tuple[Floats, Floats]:
+    scaler = StandardScaler().fit(train)
+    return scaler.transform(train), scaler.transform(test)

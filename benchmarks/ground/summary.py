@@ -1,0 +1,444 @@
+"""The bars that defaults must reach, and the page: what is measured, table by table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.ground.jobs import METHODS, OURS, Row
+from benchmarks.ground.tables import HALVES, MIXED_ANOMALIES, NUMERIC_ANOMALIES, ROWS, names_of
+from varjepa.report.page import Headline, ReportPage, write_page
+from varjepa.report.tables import SIGNS, Cell, Mark, Table, to_markdown
+
+TREES = ("boosting", "miss_forest")
+INTERVAL_SLACK = 0.03
+SURE = 0.98
+"""a table whose accuracy is above this leaves uncertainty nothing to find"""
+
+
+class Results:
+    """Figures by job, method and table, averaged over seeds."""
+
+    def __init__(self, rows: Iterable[Row], cap: int = ROWS) -> None:
+        by_seed = {
+            (row["job"], row["method"], row["table"], row["seed"]): row
+            for row in sorted(rows, key=lambda row: str(row["version"]))  # the newest version wins
+            if row["rows"] == cap
+        }
+        self.figures: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+        for (job, method, table, _), row in by_seed.items():
+            self.figures.setdefault((job, method, table), []).append(row["figures"])
+
+    def get(self, job: str, method: str, table: str, *path: str) -> float | None:
+        """A figure's mean over seeds; None where no seed has it."""
+        found = []
+        for figures in self.figures.get((job, method, table), []):
+            value: Any = figures
+            for name in path:
+                value = value.get(name) if isinstance(value, dict) else None
+            if value is not None:
+                found.append(float(value))
+        return float(np.mean(found)) if found else None
+
+    def best(
+        self, job: str, methods: Sequence[str], table: str, figure: str, pick: Any
+    ) -> float | None:
+        """The best of several methods that have the figure."""
+        found = [self.get(job, method, table, figure) for method in methods]
+        known = [value for value in found if value is not None]
+        return float(pick(known)) if known else None
+
+    def pairs(
+        self, job: str, names: Iterable[str], figure: str, others: Sequence[str], pick: Any
+    ) -> dict[str, tuple[float, float]]:
+        """Ours and the best of others, by table, where both are known."""
+        both = {
+            name: (self.get(job, OURS, name, figure), self.best(job, others, name, figure, pick))
+            for name in names
+        }
+        return {
+            name: (ours, other)
+            for name, (ours, other) in both.items()
+            if ours is not None and other is not None
+        }
+
+    def ours(self, job: str, names: Iterable[str], *path: str) -> dict[str, float]:
+        """Our figure by table, where it is known."""
+        found = {name: self.get(job, OURS, name, *path) for name in names}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+# --- bars
+
+Verdict = tuple[str, bool | None, bool | None]
+"""what was measured, in words; whether it reaches the bar; whether it reaches the goal"""
+NOTHING: Verdict = ("", None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One line of the table of bars."""
+
+    job: str
+    bar: str
+    goal: str
+    judge: Callable[[Results, Sequence[str]], Verdict]
+
+
+def at_most(value: float, count: int, bar: float, goal: float | None) -> Verdict:
+    return f"{value:.3f} ({count})", value <= bar, None if goal is None else value <= goal
+
+
+def at_least(value: float, count: int, bar: float, goal: float | None) -> Verdict:
+    return f"{value:+.3f} ({count})", value >= bar, None if goal is None else value >= goal
+
+
+def none_of(bad: Sequence[str], count: int) -> Verdict:
+    words = f"{len(bad)} of {count}" + (f": {', '.join(bad)}" if bad else "")
+    return words, not bad, None
+
+
+def rmse_ratio(job: str, bar: float, goal: float) -> Callable[[Results, Sequence[str]], Verdict]:
+    def judge(results: Results, names: Sequence[str]) -> Verdict:
+        pairs = results.pairs(job, names, "rmse", TREES, min).values()
+        if not pairs:
+            return NOTHING
+        ratio = float(np.exp(np.mean([np.log(ours / other) for ours, other in pairs])))
+        return at_most(ratio, len(pairs), bar, goal)
+
+    return judge
+
+
+def difference(
+    job: str, figure: str, others: Sequence[str], bar: float, goal: float
+) -> Callable[[Results, Sequence[str]], Verdict]:
+    """Mean over tables of ours minus the best of others; more is better."""
+
+    def judge(results: Results, names: Sequence[str]) -> Verdict:
+        pairs = results.pairs(job, names, figure, others, max).values()
+        if not pairs:
+            return NOTHING
+        return at_least(float(np.mean([a - b for a, b in pairs])), len(pairs), bar, goal)
+
+    return judge
+
+
+def worse_than_mean(results: Results, names: Sequence[str]) -> Verdict:
+    bad, count = [], 0
+    for job in ("impute_mcar", "impute_unseen"):
+        for figure, pick, sign in (("rmse", min, 1), ("accuracy", max, -1)):
+            pairs = results.pairs(job, names, figure, ("mean_mode",), pick)
+            count += len(pairs)
+            bad += [
+                f"{name} {figure} {job.removeprefix('impute_')}"
+                for name, (ours, other) in pairs.items()
+                if sign * ours > sign * other * (1 + sign * 0.01)
+            ]
+    return none_of(bad, count) if count else NOTHING
+
+
+def published_mar(results: Results, names: Sequence[str]) -> Verdict:
+    ratios = {
+        name: ours / results.ours("impute_mar", [name], "published")[name]
+        for name, ours in results.ours("impute_mar", names, "rmse").items()
+    }
+    if not ratios:
+        return NOTHING
+    words = ", ".join(f"{name} {ratio:.2f} ×" for name, ratio in ratios.items())
+    return words, max(ratios.values()) <= 1.05, max(ratios.values()) < 1
+
+
+def interval_coverage(results: Results, names: Sequence[str]) -> Verdict:
+    covered = results.ours("impute_mcar", names, "coverage")
+    cells = results.ours("impute_mcar", names, "covered_cells")
+    bad = [
+        f"{name} {value:.2f}"
+        for name, value in covered.items()
+        if abs(value - 0.9) > max(INTERVAL_SLACK, 2 * np.sqrt(0.09 / cells[name]))
+    ]
+    return none_of(bad, len(covered)) if covered else NOTHING
+
+
+def interval_scores(results: Results, names: Sequence[str]) -> Verdict:
+    scores = list(results.ours("impute_mcar", names, "relative_score").values())
+    if not scores:
+        return NOTHING
+    return at_most(float(np.exp(np.mean(np.log(scores)))), len(scores), 0.9, 0.75)
+
+
+def better_than_raw(results: Results, names: Sequence[str]) -> Verdict:
+    pairs = results.pairs("embed", names, "score", ("raw",), max)
+    good = [ours > raw or (raw >= SURE and ours >= raw - 0.002) for ours, raw in pairs.values()]
+    if not good:
+        return NOTHING
+    share = sum(good) / len(good)
+    return f"{share:.0%} ({len(good)})", share >= 0.85, share >= 0.95
+
+
+def told_apart(results: Results, names: Sequence[str]) -> Verdict:
+    found = list(results.ours("sample", names, "auroc").values())
+    return at_most(float(np.median(found)), len(found), 0.85, 0.75) if found else NOTHING
+
+
+def below_samplers(results: Results, names: Sequence[str]) -> Verdict:
+    pairs = results.pairs("sample", names, "auroc", ("tvae", "ctgan"), min).values()
+    if not pairs:
+        return NOTHING
+    share = float(np.mean([ours < other for ours, other in pairs]))
+    return f"{share:.0%} ({len(pairs)})", share >= 0.8, None
+
+
+def teaches(results: Results, names: Sequence[str]) -> Verdict:
+    found = list(results.ours("train_on_sampled", names, "difference").values())
+    return at_least(float(np.mean(found)), len(found), -0.03, -0.015) if found else NOTHING
+
+
+def copies(results: Results, names: Sequence[str]) -> Verdict:
+    sampled = results.ours("sample", names, "distance_sampled")
+    unseen = results.ours("sample", names, "distance_unseen")
+    # a table whose rows repeat has distances of 0, up to rounding
+    bad = [name for name, value in sampled.items() if value < unseen[name] - 1e-6]
+    return none_of(bad, len(sampled)) if sampled else NOTHING
+
+
+def uncertainty_rises(results: Results, names: Sequence[str]) -> Verdict:
+    accuracy = results.ours("uncertainty", names, "accuracy")
+    names = [name for name, value in accuracy.items() if value <= SURE]
+    gains = list(results.ours("uncertainty", names, "scores", "default", "gain").values())
+    if not gains:
+        return NOTHING
+    share, mean = float(np.mean(np.array(gains) > 0)), float(np.mean(gains))
+    words = f"rises on {share:.0%}, mean {mean:+.3f} ({len(gains)})"
+    return words, share >= 0.75 and mean >= 0.015, share >= 0.9 and mean >= 0.03
+
+
+def uncertainty_finds(results: Results, names: Sequence[str]) -> Verdict:
+    found = results.ours("uncertainty", names, "scores", "default", "auroc_errors").values()
+    if not found:
+        return NOTHING
+    mean = float(np.mean(list(found)))
+    return f"{mean:.3f} ({len(found)})", mean > 0.55, None
+
+
+def collapse(results: Results, names: Sequence[str]) -> Verdict:
+    share = results.ours("collapse", names, "active_share")
+    fallen = results.ours("collapse", names, "collapsed")
+    bad = [name for name in share if fallen[name] > 0 or share[name] < 0.5]
+    return none_of(bad, len(share)) if share else NOTHING
+
+
+def fit_seconds(
+    fewest: int, most: int, widest: int, bar: float, goal: float
+) -> Callable[[Results, Sequence[str]], Verdict]:
+    """The slowest fit of tables whose rows and columns are within these numbers."""
+
+    def judge(results: Results, names: Sequence[str]) -> Verdict:
+        rows = results.ours("time", names, "rows_fitted")
+        columns = results.ours("time", names, "columns")
+        there = [n for n in rows if fewest <= rows[n] / 0.75 <= most and columns[n] <= widest]
+        seconds = results.ours("impute_mcar", there, "fit_seconds")
+        slowest = max(seconds, key=lambda name: seconds[name], default=None)
+        if slowest is None:
+            return NOTHING
+        value = seconds[slowest]
+        return f"{value:.0f} s ({slowest})", value <= bar, value <= goal
+
+    return judge
+
+
+BARS = (
+    Bar("20 % MCAR, in-sample: RMSE over the better of boosting and missForest",
+        "≤ 1.00", "≤ .95", rmse_ratio("impute_mcar", 1.0, 0.95)),
+    Bar("the same, rows that the fit did not see",
+        "≤ 1.02", "≤ .97", rmse_ratio("impute_unseen", 1.02, 0.97)),
+    Bar("categories right, in-sample, minus the better of the two",
+        "≥ 0", "≥ +.01", difference("impute_mcar", "accuracy", TREES, 0, 0.01)),
+    Bar("the same, rows that the fit did not see",
+        "≥ 0", "≥ +.01", difference("impute_unseen", "accuracy", TREES, 0, 0.01)),
+    Bar("worse than mean or mode by more than 1 %", "no table, no kind", "", worse_than_mean),
+    Bar("30 % MAR: RMSE over DiffPuter's published", "≤ 1.05 ×", "below", published_mar),
+    Bar("90 % intervals outside .90 ± max(.03, 2 standard errors)",
+        "no table", "", interval_coverage),
+    Bar("mean interval score over that of the column's quantiles",
+        "≤ .9", "≤ .75", interval_scores),
+    Bar("linear probe better than on raw columns", "85 % of tables", "95 %", better_than_raw),
+    Bar("50 labels, minus raw columns",
+        "≥ 0", "≥ +.01", difference("embed", "labels_50", ("raw",), 0, 0.01)),
+    Bar("200 labels, minus raw columns",
+        "≥ 0", "≥ +.01", difference("embed", "labels_200", ("raw",), 0, 0.01)),
+    Bar("sampled rows told from unseen ones, median AUROC", "≤ .85", "≤ .75", told_apart),
+    Bar("the same, below TVAE and CTGAN", "80 % of tables", "", below_samplers),
+    Bar("trained on sampled rows minus on real ones", "≥ −.03", "≥ −.015", teaches),
+    Bar("samples nearer to training rows than unseen rows are", "no table", "", copies),
+    Bar("accuracy on the half that the default score keeps, minus all",
+        "rises on 75 %, mean ≥ +.015", "90 %, +.03", uncertainty_rises),
+    Bar("AUROC of errors by the default score", "> .55", "", uncertainty_finds),
+    Bar("collapsed, or fewer than half of the dimensions active", "no table", "", collapse),
+    Bar("fit, under 1,000 rows", "≤ 20 s", "≤ 8 s", fit_seconds(0, 999, 10**6, 20, 8)),
+    Bar("fit, 10,000 rows, at most 15 columns",
+        "≤ 240 s", "≤ 90 s", fit_seconds(9000, 10_500, 15, 240, 90)),
+)  # fmt: skip
+"""of issue 18; a number in brackets counts tables"""
+
+
+def bars_table(results: Results) -> Table:
+    """The bars with what the contender reaches on either half and on all tables."""
+    rows: list[list[str | Cell]] = []
+    for bar in BARS:
+        cells = [_cell(bar.judge(results, names_of(half))) for half in HALVES]
+        rows.append([bar.job, bar.bar, bar.goal, *cells])
+    note = (
+        "▲ reaches the goal, ● the bar, ▼ neither; ○ is not measured. "
+        "In brackets: tables that were measured."
+    )
+    return Table("Bars", ["job", "bar", "goal", *HALVES], rows, note, labels=3)
+
+
+def markdown(table: Table) -> str:
+    """A table as Markdown, its marks as signs."""
+    rows = [
+        [
+            f"{SIGNS[cell.mark]} {cell.text}".strip() if isinstance(cell, Cell) else cell
+            for cell in row
+        ]
+        for row in table.rows
+    ]
+    return to_markdown(replace(table, rows=rows), level=2)
+
+
+def _cell(verdict: Verdict) -> Cell:
+    words, reaches_bar, reaches_goal = verdict
+    mark: Mark = "worse"
+    if reaches_bar is None:
+        mark = "missing"
+    elif reaches_goal:
+        mark = "better"
+    elif reaches_bar:
+        mark = "near"
+    return Cell(words, mark=mark)
+
+
+# --- table by table
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """One figure of a job for every table and method."""
+
+    title: str
+    job: str
+    path: tuple[str, ...]
+    larger_is_better: bool = True
+
+
+DETAILS = (
+    Detail("20 % MCAR, in-sample: normalised RMSE", "impute_mcar", ("rmse",), False),
+    Detail("20 % MCAR, in-sample: categories right", "impute_mcar", ("accuracy",)),
+    Detail("20 % MCAR, unseen rows: normalised RMSE", "impute_unseen", ("rmse",), False),
+    Detail("20 % MCAR, unseen rows: categories right", "impute_unseen", ("accuracy",)),
+    Detail("30 % MAR: RMSE", "impute_mar", ("rmse",), False),
+    Detail("Linear probe: accuracy or R²", "embed", ("score",)),
+    Detail("50 labels: accuracy", "embed", ("labels_50",)),
+    Detail("200 labels: accuracy", "embed", ("labels_200",)),
+    Detail("Sampled rows told from unseen ones: AUROC", "sample", ("auroc",), False),
+    Detail("Trained on sampled rows: accuracy or R²", "train_on_sampled", ("score_sampled",)),
+    Detail("Anomalies, all rows: AUROC", "anomaly", ("auroc",)),
+    Detail("Anomalies, trained on normal rows: AUROC", "anomaly_normal", ("auroc",)),
+)
+
+
+def detail_table(results: Results, detail: Detail) -> Table:
+    """Tables below each other, the one where ours is furthest behind the best peer first."""
+    methods = [method for method, jobs in METHODS.items() if detail.job in jobs]
+    sign = 1 if detail.larger_is_better else -1
+    lines: list[tuple[float, list[str | Cell]]] = []
+    for name in names_of("all"):
+        found = [results.get(detail.job, method, name, *detail.path) for method in methods]
+        if all(value is None for value in found):
+            continue
+        others = [sign * value for value in found[1:] if value is not None]
+        lead = sign * found[0] - max(others) if found[0] is not None and others else np.inf
+        mark: Mark = "better" if lead > 0 else "worse"
+        half = "development" if name in names_of("development") else "reporting"
+        first = Cell(_number(found[0]), mark=mark if np.isfinite(lead) else "plain")
+        lines.append((lead, [name, half, first, *map(_number, found[1:])]))
+    lines.sort(key=lambda line: line[0])
+    columns = ["table", "half", *methods]
+    return Table(detail.title, columns, [line for _, line in lines], labels=2, is_open=False)
+
+
+def uncertainty_table(results: Results) -> Table:
+    """Every score: mean gain of the kept half, where it rises, and the AUROC of errors."""
+    names = [
+        name
+        for name, value in results.ours("uncertainty", names_of("all"), "accuracy").items()
+        if value <= SURE
+    ]
+    kinds = dict.fromkeys(
+        kind
+        for name in names
+        for figures in results.figures[("uncertainty", OURS, name)]
+        for kind in figures["scores"]
+    )
+    rows = []
+    for kind in kinds:
+        gains = list(results.ours("uncertainty", names, "scores", kind, "gain").values())
+        areas = results.ours("uncertainty", names, "scores", kind, "auroc_errors").values()
+        rises = sum(gain > 0 for gain in gains)
+        auroc = _number(float(np.mean(list(areas))) if areas else None)
+        rows.append([kind, f"{np.mean(gains):+.3f}", f"{rises} of {len(gains)}", auroc])
+    columns = ["score", "kept half minus all", "rises on", "AUROC of errors"]
+    return Table("Uncertainty of an MLP on the embedding, by score", columns, rows)
+
+
+def anomaly_table(results: Results) -> Table:
+    """Mean AUROC over sets on which all methods with any figure have one."""
+    rows = []
+    for title, job, names in (
+        ("numeric sets, all rows", "anomaly", NUMERIC_ANOMALIES),
+        ("numeric sets, trained on normal rows", "anomaly_normal", NUMERIC_ANOMALIES),
+        ("categorical sets, all rows", "anomaly", MIXED_ANOMALIES),
+    ):
+        methods = [method for method, jobs in METHODS.items() if job in jobs]
+        found = [[results.get(job, method, name, "auroc") for name in names] for method in methods]
+        values = np.array(found, dtype=np.float64)
+        values = values[:, ~np.isnan(values[~np.isnan(values).all(1)]).any(0)]
+        means = [
+            _number(float(v.mean()) if len(v) and not np.isnan(v[0]) else None) for v in values
+        ]
+        rows.append([title, str(values.shape[1]), *means])
+    methods = [method for method, jobs in METHODS.items() if "anomaly" in jobs]
+    return Table("Anomalies: mean AUROC", ["", "sets", *methods], rows)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def write_ground_page(rows: Sequence[Row], path: Path) -> None:
+    """Bars, then every job table by table, worst first; the bars as Markdown beside the page."""
+    results = Results(rows)
+    bars = bars_table(results)
+    marks = bars.marks
+    reached = marks["better"] + marks["near"]
+    judged = reached + marks["worse"]
+    ours = [row for row in rows if row["method"] == OURS]
+    machine = ours[-1]["environment"] if ours else {}
+    page = ReportPage(
+        title="The proving ground",
+        subtitle="VarTJEPA with its defaults beside peers, on tables that nobody tuned it for.",
+        headlines=[Headline("bars reached", f"{reached} of {judged}", "halves and all together")],
+        tables=[
+            bars,
+            uncertainty_table(results),
+            anomaly_table(results),
+            *(detail_table(results, detail) for detail in DETAILS),
+        ],
+        footer={str(name): str(value) for name, value in machine.items()},
+    )
+    write_page(page, path)
+    path.with_suffix(".md").write_text(markdown(bars) + "\n", encoding="utf-8")

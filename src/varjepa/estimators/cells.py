@@ -1,0 +1,169 @@
+"""Predicted cells of a table: best guesses, intervals, probabilities of levels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from varjepa.errors import InputError
+from varjepa.estimators.frames import like_input
+from varjepa.metrics.calibration import COVERAGES
+from varjepa.tables import TableCodec
+from varjepa.tables.codec_json import list_of, share
+from varjepa.tables.columns import VALUE
+from varjepa.tables.messages import quoted, suggestion
+from varjepa.tables.scaling import Scaler
+
+Asked = Literal["missing", "all"]
+"""Which cells are predicted."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellPredictions:
+    """Predictions of cells: frames of the caller's library with the table's own columns in order.
+
+    A cell that was not asked for is missing in all of them.
+    """
+
+    best: Any
+    """the mean of a number or date, the most likely level of a category"""
+    lower: Any
+    """lower ends of the intervals of numbers and dates; missing for categories"""
+    upper: Any
+    """upper ends. A mean may lie outside: that of a column that is 0 but for a few large values"""
+    probability: Any
+    """probability of the best level; NaN for numbers and dates"""
+    coverage: float
+    """share of the cells that the intervals are calibrated to hold"""
+    _levels: Mapping[str, tuple[list[str], NDArray[np.float32]]]
+    """of each category: its levels, and their probabilities (n, L)"""
+    _table: Any
+    """what was asked about, as it came"""
+
+    def levels(self, column: str) -> Any:
+        """Probabilities of all levels of a categorical column: a frame with a column per level."""
+        if column not in self._levels:
+            close = suggestion(column, self._levels)
+            raise InputError(f"{quoted(column)} is no categorical column of the model{close}")
+        names, probabilities = self._levels[column]
+        by_level = {name: pa.array(p) for name, p in zip(names, probabilities.T, strict=True)}
+        return like_input(pa.table(by_level), self._table, with_types=False)
+
+
+def cell_predictions(
+    codec: TableCodec,
+    table: pa.Table,
+    X: Any,
+    statistics: NDArray[np.float32],
+    coverage: float,
+    cells: Asked,
+) -> CellPredictions:
+    """Predictions from what :func:`varjepa.models.cells.cell_statistics` computed for each row."""
+    numeric, rows = len(codec.numeric), table.num_rows
+    mean, lower, upper = (statistics[:, i * numeric : (i + 1) * numeric] for i in range(3))
+    asked = codec.missing_cells(table)
+    if cells == "all":
+        asked = {name: np.ones(rows, dtype=bool) for name in asked}
+    levels: dict[str, tuple[list[str], NDArray[np.float32]]] = {}
+    codes = np.zeros((rows, len(codec.categorical)), dtype=np.int64)
+    certain = {name: np.ones(rows, np.float32) for name in _constant_texts(codec)}
+    place = 3 * numeric
+    for j, category in enumerate(codec.categorical):
+        count = len(category.levels)
+        p = np.where(asked[category.column][:, None], statistics[:, place : place + count], np.nan)
+        place += count
+        levels[category.column] = category.levels.texts.to_pylist(), p.astype(np.float32)
+        known = np.where(np.isnan(p), -1.0, p)
+        if count:
+            codes[:, j] = np.where(known.max(1) >= 0.0, 1 + known.argmax(1), 0)
+            certain[category.column] = np.where(codes[:, j] > 0, known.max(1), np.nan)
+
+    def shown(decoded: pa.Table, left_out: Collection[str] = ()) -> Any:
+        columns = {
+            name: pa.nulls(rows, column.type)
+            if name in left_out or name not in asked
+            else decoded[name].take(pa.array(np.arange(rows), mask=~asked[name]))
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        }
+        return like_input(pa.table(columns), X)
+
+    def ends(values: NDArray[np.float32]) -> Any:
+        return shown(decode_values(codec, values, codes), left_out=certain)
+
+    nothing = np.full(rows, np.nan, np.float32)
+    probability = {
+        name: pa.array(np.where(asked[name], certain[name], np.nan) if name in certain else nothing)
+        for name in table.column_names
+    }
+    return CellPredictions(
+        best=shown(codec.decode(mean, codes, on_step=False)),
+        lower=ends(lower),
+        upper=ends(upper),
+        probability=like_input(pa.table(probability), X, with_types=False),
+        coverage=coverage,
+        _levels=levels,
+        _table=X,
+    )
+
+
+def _constant_texts(codec: TableCodec) -> list[str]:
+    """Categories that have one level only."""
+    return [name for name, found in codec.schema.left_out.items() if isinstance(found.value, str)]
+
+
+# --- float32 values as a table
+
+
+def decode_values(codec: TableCodec, num: NDArray[np.float32], cat: NDArray[np.int64]) -> pa.Table:
+    """Values, not means, as a table: with no more digits than the networks' float32 can tell apart.
+
+    So a value that many rows have comes back as it is, not as 1.2e-8 instead of 0.
+    """
+    table = codec.decode(num, cat)
+    for number in codec.numeric:
+        kind, digits = table.schema.field(number.column).type, decimals(number.scaler)
+        if number.part == VALUE and pa.types.is_floating(kind) and digits is not None:
+            rounded = pa.array(np.round(table[number.column].to_numpy(), digits), from_pandas=True)
+            place = table.column_names.index(number.column)
+            table = table.set_column(place, number.column, rounded.cast(kind))
+    return table
+
+
+def decimals(scaler: Scaler) -> int | None:
+    """Digits behind the point that float32 in network scale resolves; None: a step rounds."""
+    if scaler.is_empty or scaler.step is not None:
+        return None
+    assert scaler.low is not None
+    assert scaler.high is not None
+    span = float(scaler.high) - float(scaler.low)
+    if not 0.0 < span < math.inf:
+        return None
+    return min(300, max(-300, math.floor(-math.log10(span * FLOAT32_STEP))))
+
+
+FLOAT32_STEP = 2.0**-22
+"""Distance of values, in ranges of their column, that float32 in network scale tells apart."""
+
+
+# --- calibrated levels as JSON
+
+
+def levels_from_json(features: int) -> Any:
+    """A check of calibrated levels that are read from a file: ascending shares of each feature."""
+
+    def check(value: Any, where: str) -> NDArray[np.float64]:
+        found = list_of(list_of(share))(value, where)
+        if len(found) != features or any(len(one) != len(COVERAGES) for one in found):
+            raise InputError(f"{where} must have {len(COVERAGES)} levels for each number")
+        levels = np.array(found, dtype=np.float64).reshape(features, len(COVERAGES))
+        if (np.diff(levels, axis=1) < 0.0).any():
+            raise InputError(f"{where} must have ascending levels")
+        return levels
+
+    return check

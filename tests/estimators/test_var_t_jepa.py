@@ -13,7 +13,8 @@
 6. sample keeps what is given and draws within kind and range.
 7. Every kind of uncertainty is finite, per row and per column; balanced, numbers and categories
    weigh the same; more splits of the columns are steadier.
-8. Odd tables work: two rows, one column, constant, all missing, a huge category.
+8. Odd tables work: two rows, one column, constant, all missing, a huge category; so does a fit
+   that has hardly any time.
 """
 
 from __future__ import annotations
@@ -491,3 +492,14 @@ def test_all_uncertainties_in_one_pass_are_those_of_each(model: VarTJEPA) -> Non
     np.testing.assert_array_equal(mean, model.embed(X).mean.reshape(len(X), -1))
     np.testing.assert_array_equal(per_row, model.uncertainty(X, "nll"))
     np.testing.assert_array_equal(per_column, model.cell_uncertainty(X, "nll").to_numpy())
+
+
+def test_a_fit_without_time_is_a_model(tmp_path: Path) -> None:
+    fitted = quiet_fit(frame(), epochs=1000, time_limit=1e-6)
+    assert len(fitted.history_) == fitted.best_epoch_ == 1
+    assert np.isfinite(fitted.transform(frame())).all()
+    assert not fitted.impute(frame())["size"].isna().any()
+    fitted.save(tmp_path / "model")
+    again = VarTJEPA.load(tmp_path / "model")
+    assert again.training.time_limit == 1e-6
+    np.testing.assert_array_equal(again.transform(frame()), fitted.transform(frame()))

@@ -7,6 +7,7 @@
 4. Changes may be of the schedule and of the estimator's other parameters; others are refused.
 5. "ours" differs from "paper" only in what ``OURS`` lists.
 6. An unknown name is one sentence that lists the known ones.
+7. What neither a table nor a row's record says is the first version's, whatever today's defaults.
 """
 
 from __future__ import annotations
@@ -19,19 +20,24 @@ from paper.__main__ import known, known_datasets
 from paper.datasets.catalogue import DATASETS
 from paper.protocol import build_estimator
 from paper.settings import (
+    FIRST_VERSION,
     FULL,
     OURS,
     PAPER,
     SCHEDULES,
     SENSITIVITY,
+    SETTINGS,
     Hyperparameters,
     Scale,
+    Setting,
+    first_version,
     paper_score,
     pretraining,
 )
 from tests.paper.latex_tables import number, paper_source, table_lines
 from varjepa.errors import InputError
 from varjepa.report.store import plain
+from varjepa.settings import Architecture, Training
 
 
 def shared_columns(row: Hyperparameters) -> list[float]:
@@ -164,3 +170,32 @@ def test_unknown_names_are_one_sentence() -> None:
         known("predictor", ["d"], ("a", "b", "c"))
     with pytest.raises(InputError, match="there is no dataset 'iris'"):
         known_datasets(["iris"], quick=False)
+
+
+# --- 7
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("dataset", list(DATASETS))
+def test_estimators_are_the_first_versions(dataset: str, setting: Setting) -> None:
+    said = {
+        "batch_size", "epochs", "validate_every", "patience", "predictor_depth", "warm_up_share",
+        "anneal_share", "rank_by", "standard_errors",
+    }  # fmt: skip
+    for model in ("var_t_jepa", "t_jepa"):
+        spec = pretraining(dataset, model, setting, FULL)
+        recorded = said | {*spec.hyperparameters, *spec.open_details}
+        built = build_estimator(spec, "cpu").get_params()
+        flat = {name.split("__")[-1]: value for name, value in built.items()}
+        others = {name for name in FIRST_VERSION.keys() & flat.keys() if name not in recorded}
+        assert {"optimiser", "schedule"} <= others
+        assert {n: flat[n] for n in others} == {n: FIRST_VERSION[n] for n in others}
+        if model == "var_t_jepa":
+            new = {"numbers", "token_std", "latent_log_var", "alpha_prediction"}
+            assert new <= others
+
+
+def test_the_first_versions_defaults_can_be_changed() -> None:
+    assert first_version(Training).optimiser == "adamw"
+    changed = first_version(Architecture, d=32)
+    assert (changed.d, changed.numbers, changed.imputer_depth) == (32, "gaussian", 3)

@@ -93,6 +93,10 @@ class Architecture(EncoderSettings):
     """token width of the predictor (L_p); the paper's is narrow, 16 or 32"""
     predictor_depth: int = 2
     """layers of the predictor; not in the paper"""
+    joint_targets: bool = False
+    """whether the predictor's target tokens attend to each other, as in the paper. If they do, what
+    is predicted of a cell depends on which other cells are asked for; and where values are missing
+    for a reason, to be asked for one that always was missing before misleads about the others"""
     numbers: Literal["bins", "gaussian"] = "bins"
     """tokens and likelihood of numbers. "bins": a piecewise-linear encoding over the column's
     quantiles; a probability for every bin, and a mean. "gaussian": the paper's, one linear map for

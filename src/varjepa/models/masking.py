@@ -39,6 +39,17 @@ class FeatureMasks:
             return None
         return nn.functional.pad(self.context_valid, (n_cls, 0), value=True)
 
+    def context_of_views(self, valid: Tensor | None, known: int) -> Tensor:
+        """Which tokens of a predictor's B · K sequences may be attended to: the known ones alone.
+
+        Shape: ``valid (B, known)`` → ``(B · K, known + M_trg)``.
+        """
+        rows, views, _ = self.target.shape
+        if valid is None:
+            valid = self.target.new_ones((rows, known), dtype=torch.bool)
+        nothing = torch.zeros_like(self.target, dtype=torch.bool)
+        return torch.cat([valid.unsqueeze(1).expand(-1, views, -1), nothing], 2).flatten(0, 1)
+
     def valid_of_views(self, valid: Tensor | None, known: int) -> Tensor | None:
         """Which tokens of a predictor's B · K sequences are valid: known ones, then targets.
 

@@ -296,6 +296,7 @@ class Predictor(nn.Module):
         o = settings
         n_cls = o.n_cls
         width = o.predictor_width
+        self.joint_targets = o.joint_targets
         self.context_token = nn.Linear(o.d, width)
         self.z_token = nn.Linear(o.d, width)
         self.mask_token = nn.Parameter(torch.randn(width) * o.token_std)
@@ -320,7 +321,8 @@ class Predictor(nn.Module):
         known = self.context_token(s_x) + from_z + at_known  # (B, S, width)
         asked = self.mask_token + from_z.unsqueeze(1) + at_target  # (B, K, M_trg, width)
         sequence = torch.cat([known.unsqueeze(1).expand(-1, views, -1, -1), asked], dim=2)
-        seen = masks.valid_of_views(valid, known.shape[1])
+        of_views = masks.valid_of_views if self.joint_targets else masks.context_of_views
+        seen = of_views(valid, known.shape[1])
         hidden = self.transformer(sequence.flatten(0, 1), seen, keep=size)
         return self.head(hidden.view(rows, views, size, -1))
 

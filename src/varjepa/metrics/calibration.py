@@ -20,10 +20,12 @@ def calibrate_levels(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """For every column and coverage, the level whose intervals cover that share of new values.
 
     ``scores`` are the smallest levels whose intervals hold the values, NaN for no value. A level is
-    the (1 + 1/n) · coverage quantile of n scores. Where that is below the coverage itself, i.e.
-    the model's own intervals are wide enough already, they are narrowed a little less: a column of
-    few different values would else lose the rarer ones everywhere. Columns with few values lean on all columns
-    together, and those on the level that a perfect model would have: the coverage itself.
+    the (1 + 1/n) · coverage quantile of n scores. Where that is below the coverage itself, the
+    model's own intervals are wide enough, and they are narrowed a little less: a column of few
+    different values would else lose the rarer ones everywhere.
+
+    Columns with few values lean on all columns together, and those on the level that a perfect
+    model would have: the coverage itself.
 
     Shape: ``scores (N, F)`` → ``(F, len(COVERAGES))``.
 

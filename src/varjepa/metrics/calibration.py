@@ -12,12 +12,20 @@ PRIOR_VALUES = 30
 """A column's level is averaged with that of all columns as if those had so many values."""
 
 
+CAUTION = 0.015
+"""How much more than the coverage a level below it may cover: see :func:`calibrate_levels`."""
+
+
 def calibrate_levels(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """For every column and coverage, the level whose intervals cover that share of new values.
 
     ``scores`` are the smallest levels whose intervals hold the values, NaN for no value. A level is
-    the (1 + 1/n) · coverage quantile of n scores. Columns with few values lean on all columns
-    together, and those on the level that a perfect model would have: the coverage itself.
+    the (1 + 1/n) · coverage quantile of n scores. Where that is below the coverage itself, the
+    model's own intervals are wide enough, and they are narrowed a little less: a column of few
+    different values would else lose the rarer ones everywhere.
+
+    Columns with few values lean on all columns together, and those on the level that a perfect
+    model would have: the coverage itself.
 
     Shape: ``scores (N, F)`` → ``(F, len(COVERAGES))``.
 
@@ -43,6 +51,10 @@ def _leaning(scores: NDArray[np.float64], prior: NDArray[np.float64]) -> NDArray
     n = len(scores)
     if not n:
         return prior
-    shares = np.minimum(1.0, (1.0 + 1.0 / n) * np.array(COVERAGES))
-    found = np.quantile(scores, shares, method="inverted_cdf")
+    nominal = np.array(COVERAGES)
+    least, most = (
+        np.quantile(scores, np.minimum(1.0, (1.0 + 1.0 / n) * share), method="inverted_cdf")
+        for share in (nominal, nominal + CAUTION)
+    )
+    found = np.maximum(least, np.minimum(most, nominal))
     return (n * found + PRIOR_VALUES * prior) / (n + PRIOR_VALUES)

@@ -291,10 +291,7 @@ def bars_table(results: Results) -> Table:
     for bar in BARS:
         cells = [_cell(bar.judge(results, names_of(half))) for half in HALVES]
         rows.append([bar.job, bar.bar, bar.goal, *cells])
-    note = (
-        "▲ reaches the goal, ● the bar, ▼ neither; ○ is not measured. "
-        "In brackets: tables that were measured."
-    )
+    note = "▲ reaches the goal, ● the bar, ▼ neither; ○ was not measured. In brackets: tables."
     return Table("Bars", ["job", "bar", "goal", *HALVES], rows, note, labels=3)
 
 

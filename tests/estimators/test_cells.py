@@ -10,11 +10,14 @@
 6. Sampled numbers keep what is special about their column: a spike its share and its exact value,
    a discrete column its values, a date its step and weekday.
 7. Gaussian numbers have intervals too.
+8. A row is unpredictable where its cells are undecided, atypical where they are unlikely, ambiguous
+   between clusters. What that needs is saved, and checked when read.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +27,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from tests.small import fit_small
 from varjepa import VarTJEPA
 from varjepa.errors import InputError
 from varjepa.estimators.cells import levels_from_json
+from varjepa.estimators.clusters import clusters_from_json, fit_clusters
 from varjepa.metrics.calibration import COVERAGES, calibrate_levels, level_for
 
 ROWS = 1200
@@ -213,3 +218,81 @@ def test_gaussian_numbers_have_intervals(table: pd.DataFrame) -> None:
     found = gaussian.predict_cells(table, cells="all")
     inside = (found.lower["x"] <= table["x"]) & (table["x"] <= found.upper["x"])
     assert 0.82 < inside.mean() < 0.97
+
+
+# --- uncertainty that answers a question
+
+
+def test_the_default_asks_how_unpredictable_a_row_is(model: VarTJEPA, table: pd.DataFrame) -> None:
+    default = model.uncertainty(table)
+    np.testing.assert_array_equal(default, model.uncertainty(table, "unpredictable", "mean"))
+    cells = model.cell_uncertainty(table)
+    assert list(cells.columns) == list(table.columns)
+    assert cells["town"].mean() > 0.9  # nothing says which
+    assert cells["side"].mean() < 0.7
+    assert 0.0 < cells["y"].mean() < 0.95
+    undecided = table.assign(x=np.nan, y=np.nan)
+    assert model.uncertainty(undecided).mean() > default.mean() + 0.02
+
+
+def test_wrong_cells_are_atypical(model: VarTJEPA, table: pd.DataFrame) -> None:
+    wrong = table.assign(y=-2.5 * np.sign(table["x"]))
+    assert model.uncertainty(wrong, "atypical").mean() > model.uncertainty(table, "atypical").mean()
+    cells = model.cell_uncertainty(wrong, "atypical")
+    assert cells["y"].mean() > 1.5 * model.cell_uncertainty(table, "atypical")["y"].mean()
+    assert model.cell_uncertainty(table.assign(x=np.nan), "atypical")["x"].isna().all()
+
+
+def test_rows_between_clusters_are_ambiguous() -> None:
+    rng = np.random.default_rng(0)
+    centres = 4.0 * rng.normal(size=(5, 8))
+    points = centres[rng.integers(0, 5, 1000)] + rng.normal(size=(1000, 8))
+    clusters = fit_clusters(points.astype(np.float32), 0)
+    assert [len(mixture.log_weight) for mixture in clusters.mixtures] == [5, 8, 12, 20]
+    between = torch.tensor((centres[:-1] + centres[1:]) / 2).unsqueeze(1)
+    inside = clusters.ambiguity(torch.tensor(points).unsqueeze(1))
+    assert ((inside >= 0.0) & (inside <= 1.0)).all()
+    first = replace(clusters, mixtures=clusters.mixtures[:1])
+    assert first.ambiguity(torch.tensor(points).unsqueeze(1)).median() < 0.01
+    assert clusters.ambiguity(between).median() > inside.median()
+
+
+def test_ambiguity_is_a_rows_alone(model: VarTJEPA, table: pd.DataFrame) -> None:
+    assert model.uncertainty(table, "ambiguous").shape == (len(table),)
+    with pytest.raises(InputError, match="kind must be one of"):
+        model.cell_uncertainty(table, "ambiguous")
+
+
+def test_questions_come_back_from_a_model_folder(
+    model: VarTJEPA, table: pd.DataFrame, tmp_path: Path
+) -> None:
+    model.save(tmp_path / "model")
+    loaded = VarTJEPA.load(tmp_path / "model")
+    several = [("ambiguous", "mean"), ("atypical", "q90"), ("nll", "mean")]
+    for kind, over in several:
+        np.testing.assert_array_equal(
+            loaded.uncertainty(table, kind, over), model.uncertainty(table, kind, over)
+        )
+    both = model.uncertainties(table, several)
+    np.testing.assert_array_equal(both["atypical q90"], model.uncertainty(table, "atypical", "q90"))
+    config = json.loads((tmp_path / "model" / "config.json").read_text(encoding="utf-8"))
+    good = config["clusters"]
+    for bad in (
+        {**good, "centre": good["centre"][1:]},
+        {**good, "components": []},
+        {**good, "components": good["components"][1:]},
+        {**good, "mixtures": good["mixtures"] * 5},
+        {**good, "mixtures": [{**good["mixtures"][0], "mean": [[0.0]]}]},
+        {**good, "mixtures": [{**good["mixtures"][0], "log_weight": [0.0]}]},
+        {**good, "more": 1},
+    ):
+        with pytest.raises(InputError, match=r"config\.clusters"):
+            clusters_from_json(SMALL["d"])(bad, "config.clusters")
+
+
+def test_few_rows_have_no_clusters() -> None:
+    few = fit_clusters(np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32), 0)
+    assert few.mixtures == ()
+    assert (few.ambiguity(torch.zeros(3, 2, 4)) == 0.0).all()
+    alike = fit_clusters(np.ones((200, 4), dtype=np.float32), 0)
+    assert alike.ambiguity(torch.ones(3, 2, 4)).isfinite().all()

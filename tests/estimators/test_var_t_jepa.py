@@ -323,11 +323,11 @@ def test_cells_have_the_tables_own_columns_in_its_own_order(model: VarTJEPA) -> 
     assert model.cell_uncertainty(pa.Table.from_pandas(X)).column_names == list(X.columns)
 
 
-def test_a_row_without_further_words_gets_its_geometric_predictive_spread(model: VarTJEPA) -> None:
+def test_predictive_spread_is_a_geometric_mean_without_further_words(model: VarTJEPA) -> None:
     X = frame()
-    default = model.uncertainty(X)
-    np.testing.assert_array_equal(default, model.uncertainty(X, "predictive", "geometric"))
-    assert (default < model.uncertainty(X, "predictive", "mean")).all()  # means of one sample
+    spread = model.uncertainty(X, "predictive")
+    np.testing.assert_array_equal(spread, model.uncertainty(X, "predictive", "geometric"))
+    assert (spread < model.uncertainty(X, "predictive", "mean")).all()  # means of one sample
     posterior = model.embed(X)
     flat = posterior.std.reshape(len(X), -1)
     expected = {

@@ -24,7 +24,7 @@ def embed(
         Path,
         typer.Option(help="A file; or a folder for part files, which a killed run continues."),
     ],
-    uncertainty: Annotated[str, typer.Option(help=f"{options.MEASURES}.")] = "predictive",
+    uncertainty: Annotated[str, typer.Option(help=f"{options.MEASURES}.")] = "unpredictable",
     per_column: Annotated[bool, typer.Option(help="Also one uncertainty per column.")] = False,
     keep: options.Keep = None,
     device: options.Device = "auto",

@@ -32,7 +32,10 @@ Overwrite = Annotated[
 Keep = Annotated[
     list[str] | None, typer.Option(help="Columns to copy into the output, such as an id.")
 ]
-MEASURES = "predictive, posterior (the paper's), surprise or nll; also nll-balanced, nll-q90, …"
+MEASURES = (
+    "unpredictable, atypical, ambiguous, posterior (the paper's), predictive, surprise or nll; "
+    "also nll-balanced, nll-q90, …"
+)
 Kinds = Annotated[
     list[str] | None, typer.Option(help="Override a column's kind, e.g. zip=categorical.")
 ]
@@ -141,10 +144,10 @@ def parse_measure(word: str) -> tuple[Any, Any]:
 
     Without the second, the kind's usual one.
     """
-    from varjepa.models.inference import AGGREGATES, KINDS, default_aggregate
+    from varjepa.models.inference import AGGREGATES, KINDS, QUESTIONS, default_aggregate
 
     name, dash, aggregate = word.partition("-")
-    kind = one_of("--uncertainty", name, KINDS)
+    kind: Any = one_of("--uncertainty", name, (*QUESTIONS, *KINDS))
     if not dash:
         return kind, default_aggregate(kind)
     return kind, one_of(f"--uncertainty {kind}-AGGREGATE:", aggregate, AGGREGATES[kind])

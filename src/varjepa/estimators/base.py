@@ -145,8 +145,8 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         """The CLS tokens of whole rows.  # (B, N_CLS, d)"""
         raise NotImplementedError
 
-    def _calibrate(self, validation: EncodedTable) -> None:
-        """Learn what the trained networks' answers on validation rows can teach."""
+    def _calibrate(self, training: EncodedTable, validation: EncodedTable) -> None:
+        """Learn what the trained networks' answers on some rows can teach."""
 
     def _learned_to_json(self) -> dict[str, Any]:
         """What :meth:`_calibrate` learned, as plain JSON values."""
@@ -345,7 +345,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         self.best_epoch_ = result.best_epoch
         self.selected_by_ = task.selection.name
         self.collapse_ = result.collapse
-        self._calibrate(task.validation)
+        self._calibrate(task.some_training, task.some_validation)
         if result.collapse.collapsed:
             warnings.warn(
                 f"the latents have collapsed: {result.collapse.active_units:.1f} of "

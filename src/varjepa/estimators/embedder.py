@@ -24,9 +24,9 @@ from torch import Tensor
 from varjepa.environment import pick_device
 from varjepa.errors import InputError
 from varjepa.estimators.frames import like_input
-from varjepa.estimators.var_t_jepa import VarTJEPA
+from varjepa.estimators.var_t_jepa import DEFAULT_KIND, VarTJEPA
 from varjepa.model_folder import ModelFileError
-from varjepa.models.inference import Aggregate, Kind, default_aggregate, embed_rows, score_rows
+from varjepa.models.inference import SPLITS, Aggregate, Kind, Question, embed_rows
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.nn.kernels.cpu import block_size
 from varjepa.tables import read_table
@@ -59,7 +59,7 @@ class Embedder:
     device: str = "auto"
     """auto, cpu or cuda."""
 
-    uncertainty: Kind = "predictive"
+    uncertainty: Kind | Question = DEFAULT_KIND
     """Which one; "posterior", the paper's, costs nothing beside the embedding itself."""
 
     aggregate: Aggregate | None = None
@@ -176,19 +176,20 @@ class Embedder:
 
 
 def embed_with_uncertainty(
-    estimator: VarTJEPA, X: Any, kind: Kind, aggregate: Aggregate | None = None
+    estimator: VarTJEPA, X: Any, kind: Kind | Question, aggregate: Aggregate | None = None
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
     """Embeddings and uncertainties in one pass over the rows.
 
     Shape: means ``(n, features · d)``, one uncertainty per row ``(n,)`` and one per column of the
-    table ``(n, columns)``.
+    table ``(n, columns)``, NaN where there is one per row only.
     """
+    scorer, over = estimator._scorer(kind, SPLITS), estimator._measure(kind, aggregate)[1]
 
     def both(model: VarTJepa, rows: EncodedTable) -> Tensor:
         q = embed_rows(model, rows)
-        scores = score_rows(model, rows, (kind,), estimator.seed_, q)[kind]
-        per_row = scores.per_row(aggregate or default_aggregate(kind)).unsqueeze(1)
-        return torch.cat([q.mean.flatten(1), per_row, scores.per_column()], dim=1)
+        scores = scorer(model, rows, q)
+        cells = scores.per_column() if kind != "ambiguous" else q.mean[..., 0] * torch.nan
+        return torch.cat([q.mean.flatten(1), scores.per_row(over).unsqueeze(1), cells], dim=1)
 
     width = len(estimator.codec_.features) * estimator.settings("architecture").d
     together = estimator._compute(estimator.encode(X), both)

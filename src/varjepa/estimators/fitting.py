@@ -61,7 +61,7 @@ MAX_VALIDATION_ROWS = 10_000
 """Rows held out of a streamed table at most: more would not pick another epoch."""
 
 CALIBRATION_ROWS = 2048
-"""Validation rows that intervals are calibrated on at most."""
+"""Rows that a trained model is calibrated on, and its clusters are learned from, at most."""
 
 PROBE_ROWS = 8192
 """Rows of a streamed table that a probe may learn from; the collapse alarm reads some."""
@@ -297,8 +297,9 @@ class Task:
     source: RowSource
     training: Training
     selection: Selection
-    validation: EncodedTable
-    """some of the rows that pick the checkpoint"""
+    some_training: EncodedTable
+    some_validation: EncodedTable
+    """a few rows that are trained on, and a few that pick the checkpoint"""
     identity: dict[str, Any] | None
     """what a training that resumes this one must share; None: not needed"""
 
@@ -317,8 +318,14 @@ def make_task(
         identity_of(e, data.codec, rows, selection, data.validation) if with_identity else None
     )
     source = RowSource(rows if training is None else rows.take(training), training)
-    few = rows.take(some_rows(validation, e.seed_))
-    return Task(source, asked.resolve(len(source.rows)), selection, few, identity)
+    return Task(
+        source,
+        asked.resolve(len(source.rows)),
+        selection,
+        some_rows(source.rows, e.seed_),
+        some_rows(rows.take(validation), e.seed_),
+        identity,
+    )
 
 
 def _parts(
@@ -362,10 +369,10 @@ def hold_out(rows: EncodedTable, share: float, seed: int) -> tuple[Tensor, Tenso
     return order[held_out:], order[:held_out]
 
 
-def some_rows(numbers: Tensor, seed: int) -> Tensor:
-    """At most :data:`CALIBRATION_ROWS` of the row numbers, drawn at random."""
-    order = torch.randperm(len(numbers), generator=generator_for(seed, "calibration"))
-    return numbers[order[:CALIBRATION_ROWS].to(numbers.device)]
+def some_rows(rows: EncodedTable, seed: int) -> EncodedTable:
+    """At most :data:`CALIBRATION_ROWS` of the rows, drawn at random."""
+    order = torch.randperm(len(rows), generator=generator_for(seed, "calibration"))
+    return rows.take(order[:CALIBRATION_ROWS].to(rows.num.device))
 
 
 def make_selection(
@@ -443,5 +450,5 @@ def _streamed_task(estimator: TableEstimator, data: TrainingData, world: World) 
     epochs = math.ceil(resolved.length(size))
     source = WindowedRows(shuffled, codec, size, epochs, rows.take(training), world)
     identity = identity_of_files(e, codec, files, size, selection)
-    few = rows.take(some_rows(validation, e.seed_))
-    return Task(source, resolved, selection, few, identity)
+    some = [some_rows(rows.take(part), e.seed_) for part in (training, validation)]
+    return Task(source, resolved, selection, some[0], some[1], identity)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from varjepa.models.inference import predict_latents
+from varjepa.models.inference import CellQuestion, Scores, predict_latents
 from varjepa.models.masking import FeatureMasks
 from varjepa.models.var_t_jepa import CellDistributions, VarTJepa
 from varjepa.tables.codec import EncodedTable
@@ -26,21 +26,24 @@ MAX_PASSES = 32
 """Passes that leave out columns, at most; a wider table leaves out several columns at a time."""
 
 
-def leave_one_out(rows: EncodedTable, columns: Tensor) -> Iterator[FeatureMasks]:
+def leave_one_out(
+    rows: EncodedTable, columns: Tensor, passes: int = MAX_PASSES, with_missing: bool = False
+) -> Iterator[FeatureMasks]:
     """Masks that ask for the known cells of a column given all other known cells, for each column.
 
-    ``columns (D,)`` numbers the column of every feature: the parts of a date go together. More than
-    :data:`MAX_PASSES` columns are left out in that many groups, neighbours in different ones.
+    ``columns (D,)`` numbers the column of every feature: the parts of a date go together. More
+    columns than ``passes`` are left out in that many groups, neighbours in different ones.
+    ``with_missing`` also asks for the missing cells of the column.
     """
-    group = columns % MAX_PASSES
-    for g in range(min(MAX_PASSES, int(columns.max()) + 1)):
+    group = columns % passes
+    for g in range(min(passes, int(columns.max()) + 1)):
         context, target = (group != g).nonzero().flatten(), (group == g).nonzero().flatten()
         observed = rows.observed
         yield FeatureMasks(
             context=context.expand(len(rows), -1),
             context_valid=None if observed is None else observed[:, context],
             target=target.expand(len(rows), 1, -1),
-            target_valid=None if observed is None else observed[:, None, target],
+            target_valid=None if observed is None or with_missing else observed[:, None, target],
         )
 
 
@@ -164,6 +167,84 @@ def _around(cumulative: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
 def _standard_quantile(mass: Tensor) -> Tensor:
     """Half the width of a standard normal's central interval."""
     return math.sqrt(2.0) * torch.erfinv(mass.clamp(0.0, LARGEST_MASS))
+
+
+# --- Scores of cells, beside what is open about a cell if nothing is known of its row.
+
+NORMAL_ENTROPY = 0.5 * math.log(2.0 * math.pi * math.e)
+"""Of a Gaussian number in units of its column's standard deviation."""
+
+CELL_PASSES = 16
+"""Passes that score the cells of a row, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marginals:
+    """How each feature is distributed in the training rows."""
+
+    entropy: Tensor  # (D,)
+    std: Tensor  # (F_num,) in network scale, for Gaussian numbers
+
+    def to(self, device: torch.device) -> Marginals:
+        """The same on another device."""
+        return Marginals(self.entropy.to(device), self.std.to(device))
+
+
+def cell_nll(cells: CellDistributions, w: EncodedTable, own: Marginals) -> Tensor:
+    """−log p(cell | others): of a number's bin, or of a Gaussian number in its column's unit.
+
+    Meaningful where the cell is known.  # (B, D)
+    """
+    if cells.bins is not None:
+        return torch.cat([cells.bin_nll(w), *cells.level_nll(w)], dim=1)
+    nll, numeric = cells.nll(w), w.num.shape[1]
+    return torch.cat([nll[:, :numeric] - own.std.log(), nll[:, numeric:]], dim=1)
+
+
+def cell_entropies(cells: CellDistributions, own: Marginals) -> Tensor:
+    """Entropy of every cell.  # (B, D)"""
+    if cells.bin_log_probs is not None:
+        numbers = _entropy(cells.bin_log_probs)
+    else:
+        relative = 0.5 * cells.log_var - own.std.log() + NORMAL_ENTROPY
+        numbers = relative.clamp_min(0.0).expand_as(cells.mean)
+    found = numbers.new_zeros(len(numbers), len(own.entropy))
+    found[:, : numbers.shape[1]] = numbers
+    for features, log_probs in cells.log_probs:
+        found[:, features] = _entropy(log_probs)
+    return found
+
+
+def _entropy(log_probs: Tensor) -> Tensor:
+    """Over the last axis; a probability of 0 counts nothing."""
+    return -(log_probs.exp() * log_probs.clamp_min(-100.0)).sum(-1)
+
+
+@torch.no_grad()
+def score_cells(
+    model: VarTJepa, rows: EncodedTable, columns: Tensor, own: Marginals, kind: CellQuestion
+) -> Scores:
+    """Scores of every cell given the row's other columns, in units of its column's entropy.
+
+    unpredictable: the entropy, of missing cells too; atypical: −log p(cell | others). A feature
+    that never varies has no score.
+    """
+    features = model.shape.features
+    total = rows.num.new_zeros(len(rows), features)
+    for masks in leave_one_out(rows, columns, CELL_PASSES, with_missing=True):
+        cells = predict_distributions(model, rows, masks)
+        is_entropy = kind == "unpredictable"
+        found = cell_entropies(cells, own) if is_entropy else cell_nll(cells, rows, own)
+        total = torch.where(asked_cells(masks, features), found, total)
+    known = (own.entropy > MIN_ENTROPY).expand(len(rows), -1)
+    if kind == "atypical" and rows.observed is not None:
+        known = known & rows.observed
+    scores = total / own.entropy.clamp_min(MIN_ENTROPY)
+    return Scores(scores.unsqueeze(-1), known, model.shape.numeric)
+
+
+MIN_ENTROPY = 1e-2
+"""Of a feature that varies: one row in a thousand has another value."""
 
 
 # --- All of it for rows.

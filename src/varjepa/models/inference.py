@@ -218,13 +218,24 @@ other columns). r is the imputer; without one, the objective's predictor."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
+CellQuestion = Literal["unpredictable", "atypical"]
+"""What may be uncertain about a cell, and so about a row, in plain words. unpredictable: it is
+undecided given the other columns; atypical: its value is unlikely given the other columns."""
+
+Question = Literal[CellQuestion, "ambiguous"]
+"""ambiguous: a row lies between clusters of the embeddings."""
+
+CELL_QUESTIONS: tuple[CellQuestion, ...] = get_args(CellQuestion)
+QUESTIONS: tuple[Question, ...] = get_args(Question)
+
 Aggregate = Literal["mean", "q90", "geometric", "balanced"]
 """Over a row's values: mean; 90th percentile; geometric mean (of standard deviations); balanced (of
 nll): half the mean over numbers and half the mean over categories, or the mean of the only kind.
 A density and a probability have no scale in common, and many of one kind would outweigh a few of
 the other."""
 
-AGGREGATES: Mapping[Kind, tuple[Aggregate, ...]] = {
+AGGREGATES: Mapping[Kind | Question, tuple[Aggregate, ...]] = {
+    **dict.fromkeys(QUESTIONS, ("mean", "q90")),
     "posterior": ("mean", "q90", "geometric"),
     "predictive": ("mean", "q90", "geometric"),
     "surprise": ("mean", "q90"),
@@ -242,7 +253,7 @@ SPLITS = 2
 """How many times the columns are cut into halves: more is less noisy and slower."""
 
 
-def default_aggregate(kind: Kind) -> Aggregate:
+def default_aggregate(kind: Kind | Question) -> Aggregate:
     """The geometric mean for predictive spread, the mean for all other kinds.
 
     Columns differ in how predictable they are by orders of magnitude. The arithmetic mean of the

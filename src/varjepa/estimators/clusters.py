@@ -1,0 +1,187 @@
+"""Clusters of the embeddings: Gaussian mixtures in their principal components.
+
+They say whether a row lies inside a cluster or between several. Several mixtures, from coarse to
+fine, because no number of clusters is the right one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from varjepa.errors import InputError
+from varjepa.models.inference import Scores
+from varjepa.tables.codec_json import StrictObject, list_of, number
+from varjepa.variational.gaussian import DiagonalGaussian
+
+Array = NDArray[np.float64]
+
+COUNTS = (5, 8, 12, 20)
+"""Clusters of each mixture; fewer where there are few rows."""
+
+ROWS_PER_CLUSTER = 20
+"""Fewer rows than this for every cluster, and a mixture is left out."""
+
+COMPONENTS = 12
+"""Principal components that clusters are looked for in."""
+
+_DIGITS = 7
+"""Significant digits of every number: a model folder holds thousands of them as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Σ_k weight_k N(mean_k, (L_k L_kᵀ)⁻¹), with L_k triangular."""
+
+    log_weight: Array  # (K,)
+    mean: Array  # (K, P)
+    precision: Array  # (K, P, P): L_k
+
+    def memberships(self, points: Tensor) -> Tensor:
+        """Probability of every cluster.  # (B, P) → (B, K)"""
+        log_weight, mean, precision = (
+            torch.as_tensor(part, device=points.device)
+            for part in (self.log_weight, self.mean, self.precision)
+        )
+        off = torch.einsum("bkp,kpq->bkq", points.unsqueeze(1) - mean, precision)
+        scale = precision.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return (log_weight + scale - 0.5 * off.square().sum(-1)).softmax(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """Mixtures over a linear map of the mean embedding."""
+
+    centre: Array  # (d,)
+    components: Array  # (d, P)
+    mixtures: tuple[Mixture, ...]
+
+    def ambiguity(self, tokens: Tensor) -> Tensor:
+        """Entropy of the memberships of each row, 0 to 1, the mean over mixtures.
+
+        Shape: ``tokens (B, D, d)`` → ``(B,)``; 0 where there were too few rows for any mixture.
+        """
+        points = tokens.mean(1).double() - torch.as_tensor(self.centre, device=tokens.device)
+        points = points @ torch.as_tensor(self.components, device=tokens.device)
+        total = points.new_zeros(len(points))
+        for mixture in self.mixtures:
+            p = mixture.memberships(points)
+            total = total - torch.xlogy(p, p).sum(-1) / np.log(p.shape[1])
+        return (total / max(1, len(self.mixtures))).float()
+
+
+def score_memberships(clusters: Clusters, posterior: DiagonalGaussian) -> Scores:
+    """One score a row, of its posterior means."""
+    values = clusters.ambiguity(posterior.mean)[:, None, None]
+    return Scores(values, torch.ones_like(values[..., 0], dtype=torch.bool), 0)
+
+
+def fit_clusters(tokens: NDArray[np.float32], seed: int) -> Clusters:
+    """Learn them from embeddings of training rows.  # (n, d), means over a row's features"""
+    from sklearn.mixture import GaussianMixture
+
+    centre, spread = tokens.mean(0, dtype=np.float64), tokens.std(0, dtype=np.float64)
+    scale = np.where(spread > 1e-6, 1.0 / np.maximum(spread, 1e-6), 0.0)
+    standard = (tokens - centre) * scale
+    _, _, directions = np.linalg.svd(standard, full_matrices=False)
+    components = _short(scale[:, None] * directions[:COMPONENTS].T)  # (d, P)
+    centre = _short(centre)
+    points = (tokens.astype(np.float64) - centre) @ components
+    mixtures = []
+    for count in (count for count in COUNTS if count * ROWS_PER_CLUSTER <= len(points)):
+        mixture = GaussianMixture(count, reg_covar=1e-3, max_iter=60, random_state=seed)
+        with warnings.catch_warnings():  # 60 steps are enough, and rows may be all alike
+            warnings.simplefilter("ignore")
+            mixture.fit(points)
+        log_weight = np.log(np.maximum(mixture.weights_, 1e-12))
+        parts = (log_weight, mixture.means_, mixture.precisions_cholesky_)
+        mixtures.append(Mixture(*map(_short, parts)))
+    return Clusters(centre, components, tuple(mixtures))
+
+
+def _short(values: Array) -> Array:
+    """The same with fewer digits."""
+    short = [float(f"{value:.{_DIGITS}g}") for value in values.ravel()]
+    return np.array(short, dtype=np.float64).reshape(values.shape)
+
+
+# --- as JSON
+
+
+def clusters_to_json(clusters: Clusters) -> dict[str, Any]:
+    """Plain JSON values; floats survive exactly."""
+    return {
+        "centre": clusters.centre.tolist(),
+        "components": clusters.components.tolist(),
+        "mixtures": [
+            {
+                "log_weight": one.log_weight.tolist(),
+                "mean": one.mean.tolist(),
+                "precision": one.precision.tolist(),
+            }
+            for one in clusters.mixtures
+        ],
+    }
+
+
+def clusters_from_json(width: int) -> Any:
+    """A check of clusters that are read from a file, of embeddings of this width."""
+
+    def check(value: Any, where: str) -> Clusters:
+        found = StrictObject(value, where)
+        centre = found.take("centre", _array(width))
+        rows = found.take("components", list_of(list_of(number)))
+        size = len(rows[0]) if rows else 0
+        if not 1 <= size <= COMPONENTS:
+            raise InputError(f"{where}.components must be 1 to {COMPONENTS}")
+        components = _array(width, size)([list(row) for row in rows], f"{where}.components")
+        mixtures = found.take("mixtures", list_of(_mixture(size)))
+        found.finish()
+        if len(mixtures) > len(COUNTS):
+            raise InputError(f"{where}.mixtures must be at most {len(COUNTS)}")
+        return Clusters(centre, components, mixtures)
+
+    return check
+
+
+def _mixture(size: int) -> Any:
+    def check(value: Any, where: str) -> Mixture:
+        found = StrictObject(value, where)
+        weights = found.take("log_weight", list_of(number))
+        if len(weights) not in COUNTS:
+            raise InputError(
+                f"{where}.log_weight must be of {', '.join(map(str, COUNTS))} clusters"
+            )
+        mean = found.take("mean", _array(len(weights), size))
+        precision = found.take("precision", _array(len(weights), size, size))
+        found.finish()
+        if not (precision.diagonal(axis1=1, axis2=2) > 0.0).all():
+            raise InputError(f"{where}.precision must have a diagonal above 0")
+        return Mixture(np.array(weights), mean, precision)
+
+    return check
+
+
+def _array(*shape: int) -> Any:
+    """A check of nested lists of numbers."""
+
+    def check(value: Any, where: str) -> Array:
+        checked: Any = number
+        for _ in shape:
+            checked = list_of(checked)
+        found = checked(value, where)
+        try:
+            array = np.array(found, dtype=np.float64)
+        except ValueError:  # lists of different lengths
+            array = np.empty(0)
+        if array.shape != shape:
+            raise InputError(f"{where} must have the shape {list(shape)}")
+        return array
+
+    return check

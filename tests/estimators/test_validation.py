@@ -6,7 +6,7 @@
 2. ``on_epoch`` hears every epoch.
 3. Labels that are many different integers are numbers: they pick nothing.
 4. Embeddings in blocks are the embeddings; samples given a dict are of the fit's frame library.
-5. A fit, a transform, an imputation and a save run through at most 34 files of the package.
+5. A fit, a transform, an imputation and a save run through at most 36 files of the package.
 """
 
 from __future__ import annotations

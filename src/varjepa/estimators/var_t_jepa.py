@@ -129,9 +129,9 @@ def predicted_table(
         )
     num = torch.cat([part.num for part in parts])
     cat = torch.cat([part.cat for part in parts])
-    if draw:
+    if draw and model.settings.numbers == "bins":
         return decode_values(codec, num.cpu().numpy(), cat.cpu().numpy())
-    return codec.decode(num.cpu().numpy(), cat.cpu().numpy(), on_step=False)
+    return codec.decode(num.cpu().numpy(), cat.cpu().numpy(), on_step=draw)
 
 
 def draw_marginals(
@@ -458,7 +458,9 @@ class VarTJEPA(TableEstimator):
         model = self.model_.to(generator.device)
         drawn = complete_rows(model, rows, marginal, limits, generator, z == "prior")
         self.model_.cpu()  # a fitted estimator stays picklable anywhere
-        values = decode_values(self.codec_, drawn.num.cpu().numpy(), drawn.cat.cpu().numpy())
+        num, cat = drawn.num.cpu().numpy(), drawn.cat.cpu().numpy()
+        decode = decode_values if self._has_bins else TableCodec.decode
+        values = decode(self.codec_, num, cat)
         filled = fill_missing(fixed, values, self.codec_)
         like_fit = given is None or isinstance(given, Mapping)
         return as_kind(filled, self.frame_ if like_fit else frame_kind(given))

@@ -310,7 +310,7 @@ CONSTANTS = ("l_pool", "auxiliary_layers", "cls_in_context", "min_noise_variance
 """those that are constants of the model since then"""
 
 FIRST_VERSION: Mapping[str, Any] = {
-    "numbers": "gaussian", "token_std": 0.02, "latent_log_var": 0.0,
+    "joint_targets": True, "numbers": "gaussian", "token_std": 0.02, "latent_log_var": 0.0,
     "d": 64, "depth": 3, "ff": 128, "predictor_width": 16, "predictor_depth": 4,
     "imputer_depth": 3,
     "context_share": (0.1, 0.9), "target_share": (0.1, 0.6), "targets": 2,

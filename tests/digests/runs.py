@@ -293,16 +293,18 @@ def run_var_t_jepa(folder: Path) -> Found:
     found |= under("arrow", columns(model.impute(pa.Table.from_pandas(X))))
     model.save(folder / "saved")
     again = VarTJEPA.load(folder / "saved")
-    found |= under("loaded", transformed(again, X) | {"row": again.uncertainty(X)})
+    found |= under("loaded", transformed(again, X) | {"row": again.uncertainty(X, "predictive")})
     many = pd.concat([X] * 7, ignore_index=True)  # more than a block
-    found |= under("blocks", {"flat": model.transform(many), "row": model.uncertainty(many)})
+    found |= under(
+        "blocks", {"flat": model.transform(many), "row": model.uncertainty(many, "predictive")}
+    )
     return found
 
 
 def run_labelled() -> Found:
     model = fit_var_t_jepa(frame(), labels())
     found = trained(model) | transformed(model, frame())
-    return found | {"uncertainty": model.uncertainty(frame())}
+    return found | {"uncertainty": model.uncertainty(frame(), "predictive")}
 
 
 class Stopped(Exception):  # noqa: N818
@@ -313,7 +315,7 @@ def run_resumed(folder: Path) -> Found:
     """As the first run, but stopped in the middle of its second epoch."""
     model = fit_resumed(fit_var_t_jepa, folder / "checkpoints")
     found = trained(model) | transformed(model, frame())
-    return found | {"uncertainty/predictive": model.uncertainty(frame())}
+    return found | {"uncertainty/predictive": model.uncertainty(frame(), "predictive")}
 
 
 def fit_resumed(fit: Callable[..., VarTJEPA], folder: Path) -> VarTJEPA:
@@ -409,7 +411,7 @@ def run_options() -> Found:
         found |= under(name, trained(model) | transformed(model, rows))
         if isinstance(model, VarTJEPA):
             of_rows = {
-                "row": model.uncertainty(rows),
+                "row": model.uncertainty(rows, "predictive"),
                 "nll": model.uncertainty(rows, "nll"),
                 "score_samples": model.score_samples(rows),
             }

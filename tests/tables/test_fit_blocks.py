@@ -88,7 +88,9 @@ def test_the_codec_of_the_whole_table(
         (["1", "2", "3", "4"], None, ("numeric", True)),
         (["1", "2", "3", "4.5"], None, ("numeric", False)),
         (["1", "2", "3", "4.0"], None, ("numeric", True)),
-        (["NA", "", "3", "4"], None, ("numeric", True)),
+        (["NA", "", "3.5", "4"], None, ("numeric", False)),
+        (["NULL", "", "3", "4"], None, ("categorical", False)),  # codes, and a word for none
+        ([None, "", "3", "4"], None, ("numeric", True)),
         (["NA", "", "NA", ""], None, ("categorical", False)),
         (["1", "2", "3", str(2**64 - 1)], None, ("numeric", True)),
         (["-1", "2", "3", str(2**64 - 1)], None, ("numeric", False)),

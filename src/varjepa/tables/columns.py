@@ -29,6 +29,7 @@ from varjepa.tables.values import (
     as_numbers,
     as_text,
     drop_zero_decimals,
+    has_missing_words,
     is_instant,
     is_plain_number,
     is_text,
@@ -421,14 +422,19 @@ def _kind(field: pa.Field, source: TableSource) -> Kind:
 
 
 def _is_text_of_numbers(name: str, source: TableSource) -> bool:
-    """Whether some cell is a number and none is anything else."""
-    is_number = False
+    """Whether some cell is a number and none is anything else but missing.
+
+    Whole numbers beside a word such as NULL are codes: there the word is one more level.
+    """
+    is_number = is_whole = has_words = False
     for block in source.blocks([name]):
         parsed, offender = parse_numbers(block[name])
         if offender is not None:
             return False
         is_number = is_number or parsed.null_count < len(parsed)
-    return is_number
+        is_whole = is_whole or pa.types.is_integer(parsed.type)
+        has_words = has_words or has_missing_words(block[name])
+    return is_number and not (is_whole and has_words)
 
 
 def _unit(field: pa.Field, source: TableSource) -> str:

@@ -227,6 +227,12 @@ def _without_missing_words(text: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.is_in(trimmed, value_set=words), pa.scalar(None, text.type), trimmed)
 
 
+def has_missing_words(text: pa.ChunkedArray) -> bool:
+    """Whether a cell says in a word that it is missing; an empty one says nothing."""
+    words = pa.array([word for word in MISSING_WORDS if word], text.type)
+    return bool(pc.any(pc.is_in(pc.utf8_trim_whitespace(text), value_set=words), min_count=0))
+
+
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The canonical text of each cell: 1, 1.0 and Decimal("1.00") are all "1".
 

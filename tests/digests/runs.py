@@ -49,7 +49,7 @@ from varjepa.evaluate.splits import split_rows
 from varjepa.metrics import ambiguity, collapse, combination, confidence, imputation, selective
 from varjepa.metrics import fidelity as fidelity
 from varjepa.metrics import selective as classification
-from varjepa.models.inference import score_rows
+from varjepa.models.inference import CELL_QUESTIONS, score_rows
 from varjepa.models.simulation import SimulationVarJEPA
 from varjepa.randomness import generator_for
 from varjepa.training import simulation as simulation_training
@@ -293,16 +293,18 @@ def run_var_t_jepa(folder: Path) -> Found:
     found |= under("arrow", columns(model.impute(pa.Table.from_pandas(X))))
     model.save(folder / "saved")
     again = VarTJEPA.load(folder / "saved")
-    found |= under("loaded", transformed(again, X) | {"row": again.uncertainty(X)})
+    found |= under("loaded", transformed(again, X) | {"row": again.uncertainty(X, "predictive")})
     many = pd.concat([X] * 7, ignore_index=True)  # more than a block
-    found |= under("blocks", {"flat": model.transform(many), "row": model.uncertainty(many)})
+    found |= under(
+        "blocks", {"flat": model.transform(many), "row": model.uncertainty(many, "predictive")}
+    )
     return found
 
 
 def run_labelled() -> Found:
     model = fit_var_t_jepa(frame(), labels())
     found = trained(model) | transformed(model, frame())
-    return found | {"uncertainty": model.uncertainty(frame())}
+    return found | {"uncertainty": model.uncertainty(frame(), "predictive")}
 
 
 class Stopped(Exception):  # noqa: N818
@@ -313,7 +315,7 @@ def run_resumed(folder: Path) -> Found:
     """As the first run, but stopped in the middle of its second epoch."""
     model = fit_resumed(fit_var_t_jepa, folder / "checkpoints")
     found = trained(model) | transformed(model, frame())
-    return found | {"uncertainty/predictive": model.uncertainty(frame())}
+    return found | {"uncertainty/predictive": model.uncertainty(frame(), "predictive")}
 
 
 def fit_resumed(fit: Callable[..., VarTJEPA], folder: Path) -> VarTJEPA:
@@ -409,7 +411,7 @@ def run_options() -> Found:
         found |= under(name, trained(model) | transformed(model, rows))
         if isinstance(model, VarTJEPA):
             of_rows = {
-                "row": model.uncertainty(rows),
+                "row": model.uncertainty(rows, "predictive"),
                 "nll": model.uncertainty(rows, "nll"),
                 "score_samples": model.score_samples(rows),
             }
@@ -444,7 +446,7 @@ def run_today(folder: Path) -> Found:
     model = fit_today(X)
     plain = trained(model) | transformed(model, X) | filled(model, X) | drawn(model)
     plain |= under("codec/whole", json_parts(model.codec_.to_json()))
-    for kind in UNCERTAINTIES:
+    for kind in (*UNCERTAINTIES, *CELL_QUESTIONS):
         plain[f"uncertainty/{kind}"] = model.uncertainty(X, kind)
     plain["score_samples"] = model.score_samples(X)
     model.save(folder / "today")

@@ -49,7 +49,7 @@ from varjepa.evaluate.splits import split_rows
 from varjepa.metrics import ambiguity, collapse, combination, confidence, imputation, selective
 from varjepa.metrics import fidelity as fidelity
 from varjepa.metrics import selective as classification
-from varjepa.models.inference import score_rows
+from varjepa.models.inference import CELL_QUESTIONS, score_rows
 from varjepa.models.simulation import SimulationVarJEPA
 from varjepa.randomness import generator_for
 from varjepa.training import simulation as simulation_training
@@ -446,7 +446,7 @@ def run_today(folder: Path) -> Found:
     model = fit_today(X)
     plain = trained(model) | transformed(model, X) | filled(model, X) | drawn(model)
     plain |= under("codec/whole", json_parts(model.codec_.to_json()))
-    for kind in UNCERTAINTIES:
+    for kind in (*UNCERTAINTIES, *CELL_QUESTIONS):
         plain[f"uncertainty/{kind}"] = model.uncertainty(X, kind)
     plain["score_samples"] = model.score_samples(X)
     model.save(folder / "today")

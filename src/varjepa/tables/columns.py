@@ -426,15 +426,15 @@ def _is_text_of_numbers(name: str, source: TableSource) -> bool:
 
     Whole numbers beside a word such as NULL are codes: there the word is one more level.
     """
-    is_number = is_whole = has_words = False
+    is_number = has_fractions = has_words = False
     for block in source.blocks([name]):
         parsed, offender = parse_numbers(block[name])
         if offender is not None:
             return False
         is_number = is_number or parsed.null_count < len(parsed)
-        is_whole = is_whole or pa.types.is_integer(parsed.type)
+        has_fractions = has_fractions or pa.types.is_floating(parsed.type)
         has_words = has_words or has_missing_words(block[name])
-    return is_number and not (is_whole and has_words)
+    return is_number and (has_fractions or not has_words)
 
 
 def _unit(field: pa.Field, source: TableSource) -> str:

@@ -15,7 +15,7 @@ def score(
     table: options.Table,
     out: options.Out,
     uncertainty: Annotated[
-        list[str] | None, typer.Option(help=f"{options.MEASURES}. Default: the four kinds.")
+        list[str] | None, typer.Option(help=f"{options.MEASURES}. Default: the first four.")
     ] = None,
     per_column: Annotated[
         bool, typer.Option("--per-column", help="Also the uncertainty of every cell.")
@@ -27,13 +27,13 @@ def score(
 ) -> None:
     """Per row: the objective, its five terms, and its uncertainty; on request also per cell.
 
-    The uncertainty of a cell is of the kind that is asked for first, by default predictive.
+    The uncertainty of a cell is of the kind that is asked for first, by default unpredictable.
     """
     options.check_paths(out, overwrite, table, model=model)
 
     import pyarrow as pa
 
-    words = uncertainty or ["predictive", "posterior", "surprise", "nll"]
+    words = uncertainty or ["unpredictable", "atypical", "ambiguous", "posterior"]
     measures = {options.parse_measure(word): word.replace("-", "_") for word in words}
     estimator = options.load_model(model, device, out)
     rows, kept = options.split_kept(options.read_rows(table), keep, estimator)

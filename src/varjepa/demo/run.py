@@ -31,6 +31,7 @@ from varjepa.metrics.ambiguity import auroc_of_ambiguous, spearman
 from varjepa.metrics.fidelity import fidelity, shuffle_columns
 from varjepa.metrics.imputation import imputation_errors, remove_cells
 from varjepa.metrics.selective import COVERAGES, accuracy_at, risk_coverage
+from varjepa.models.inference import QUESTIONS, Kind, Question, default_aggregate
 from varjepa.report.page import (
     EmbeddingMap,
     Headline,
@@ -85,7 +86,9 @@ def run_demo(folder: Path, rows: int, epochs: int, say: Callable[[Any], None]) -
 
     raw_is_right = classify(*raw_features(table), sim.label, train, test)
     is_right = classify(model.transform(table), StandardScaler(), sim.label, train, test)
-    scores = {name.split()[0]: score for name, score in model.uncertainties(test_table).items()}
+    kinds: tuple[Kind | Question, ...] = (*QUESTIONS, "posterior")
+    asked = [(kind, default_aggregate(kind)) for kind in kinds]
+    scores = {k.split()[0]: u for k, u in model.uncertainties(test_table, asked).items()}
     scores[SHOWN] = model.uncertainty(test_table, "nll", "balanced", splits=SPLITS)
     tables = [
         *evaluation_tables(raw_is_right, is_right, sim.ambiguity[test], scores),

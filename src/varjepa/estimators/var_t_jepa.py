@@ -495,7 +495,9 @@ class VarTJEPA(TableEstimator):
         passes = min(MAX_PASSES, int(columns.max()) + 1)
         rows = validation.take(slice(0, MAX_CALIBRATION_PASSES // passes))
         scores = self._compute(rows, lambda model, part: conformity_scores(model, part, columns))
-        self.calibration_ = calibrate_levels(scores.reshape(math.prod(scores.shape[:-1]), scores.shape[-1]))
+        self.calibration_ = calibrate_levels(
+            scores.reshape(math.prod(scores.shape[:-1]), scores.shape[-1])
+        )
 
     def _learned_to_json(self) -> dict[str, Any]:
         return {

@@ -151,6 +151,8 @@ _COVERAGES = (0.5, 0.8, 0.9, 1.0)
 
 _TERMS = {
     "loss": "the whole objective",
+    "prediction": "−log p(y | s_y) at the predicted s_y",
+    "held-out cells": "log p of held-out cells given the others",
     "rec": "−log p(x | s_x), reconstruction",
     "gen": "−log p(y | s_y), generation",
     "kl_sx": "KL(q(s_x | x) ‖ N(0, I))",

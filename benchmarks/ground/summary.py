@@ -282,7 +282,7 @@ BARS = (
     Bar("fit, 10,000 rows, at most 15 columns",
         "≤ 240 s", "≤ 90 s", fit_seconds(9000, 10_500, 15, 240, 90)),
 )  # fmt: skip
-"""of issue 18; a number in brackets counts tables"""
+"""what the defaults are to reach; a number in brackets counts tables"""
 
 
 def bars_table(results: Results) -> Table:

@@ -166,6 +166,6 @@ def describe_unread(
     if target is not None:
         use = "it selects the checkpoint"
         if labels is not None and infer_task(labels) == "regression":
-            use = "it holds numbers, not classes, so the held-out loss selects the checkpoint"
+            use = "it holds numbers, not classes, so held-out cells select the checkpoint"
         lines.append(f"Not learned from: the target {quoted(target)}; {use}.")
     return lines

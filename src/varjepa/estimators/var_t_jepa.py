@@ -342,7 +342,7 @@ class VarTJEPA(TableEstimator):
     ) -> Any:
         """How uncertain each cell is: a frame with the table's own columns in their own order.
 
-        Kinds as in :meth:`uncertainty`, but "ambiguous". A date counts with the mean over its
+        Kinds as in :meth:`uncertainty`, except "ambiguous". A date counts with the mean over its
         parts. NaN where a column has no values and, for all kinds but "unpredictable", "posterior"
         and "predictive", where a cell is missing.
         """
@@ -357,7 +357,10 @@ class VarTJEPA(TableEstimator):
         return like_input(by_name, X, with_types=False)
 
     def score_samples(self, X: Any) -> NDArray[np.float32]:
-        """Minus the objective of each row, latents at their means: higher is more typical."""
+        """Minus the weighted ELBO terms of each row, latents at their means; higher: more typical.
+
+        The prediction of values, which training adds to them, does not count here.
+        """
         weights = elbo_weights(self.settings("objective"))
 
         def score(model: VarTJepa, rows: EncodedTable) -> Tensor:

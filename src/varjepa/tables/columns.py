@@ -174,18 +174,18 @@ class NumberSummary:
     def are_identifiers(self, name: str) -> bool:
         """Whether these are integers that name the rows of a column.
 
-        They differ all, and are in order, or leave few gaps, or have a name that says it. Floats
-        are not, even where all are integers.
+        They differ all, and leave few gaps or have a name that says it. To be in order is not
+        enough: so are times in a log. Floats are not, even where all are integers.
         """
         is_integer_type = self.type.kind in "iu"
         if not is_integer_type or self.ends is None or not self.step or self.count < MIN_ROWS:
             return False
-        if self._is_rising or self._is_falling:
-            return True
         low, high = self.ends
         places = (high - low) / self.step + 1
         is_dense = places < 2 * self.count
-        return (is_dense or is_called_code(name)) and self._is_distinct(places)
+        if not is_dense and not is_called_code(name):
+            return False
+        return self._is_rising or self._is_falling or self._is_distinct(places)
 
     def _is_distinct(self, places: float) -> bool:
         """Whether no number was kept twice; of a sample, only if it would have been otherwise."""

@@ -310,7 +310,10 @@ class HeldOutCells(Selection):
         generator.manual_seed(generator_for(self.seed, "held-out cells").initial_seed())
         features = model.shape.features
         most = max(1, int(MAX_ASKED / (ASKED_SHARE * features)))
-        rows = self.rows.take(slice(0, most))
+        rows = self.rows
+        if len(rows) > most:  # some of any place: a user's own validation rows may be sorted
+            order = torch.randperm(len(rows), generator=generator_for(self.seed, "cells' rows"))
+            rows = rows.take(order[:most].to(rows.num.device))
         repeats = min(MAX_REPEATS, max(1, most // len(rows)))
         parts = []
         for part in rows.split(self.batch):

@@ -2,7 +2,7 @@
 
 1. With 1 % of the batches poisoned with NaN, inf or values times a million, the loss ends within
    5 % of a clean training's, and every poisoned step is skipped and counted. In bins, NaN is; inf
-   and a million are numbers far out, of which a step takes a bounded harm: it learns all the same.
+   and a million are numbers far out, whose steps may count: the loss is within 5 % all the same.
 2. After adversarial steps of every kind, in the rows or in the gradients, every weight and every
    moment of the optimiser is finite.
 3. A gradient out of all proportion is refused, one that stays so is not refused for ever, and
@@ -125,7 +125,7 @@ def test_a_little_poison_does_little_to_bins() -> None:
     assert found["difference"] < 0.05, found
     found = compare(var_t_jepa, [KINDS["inf"], KINDS["million"]], 60, 0)
     assert found["poisoned steps"] >= 3
-    assert found["poisoned loss"] < 0.7 * found["first loss"]
+    assert found["difference"] < 0.05, found
 
 
 @pytest.mark.soak

@@ -312,12 +312,12 @@ CONSTANTS = ("l_pool", "auxiliary_layers", "cls_in_context", "min_noise_variance
 FIRST_VERSION: Mapping[str, Any] = {
     "joint_targets": True, "numbers": "gaussian", "token_std": 0.02, "latent_log_var": 0.0,
     "d": 64, "depth": 3, "ff": 128, "predictor_width": 16, "predictor_depth": 4,
-    "imputer_depth": 3,
+    "predictor_ff": 256, "imputer_depth": 3,
     "context_share": (0.1, 0.9), "target_share": (0.1, 0.6), "targets": 2,
     "alpha_rec": 0.1, "alpha_gen": 1.0,
     "alpha_kl_sx": 1e-4, "alpha_kl_z": 1e-6, "alpha_kl_sy": 1e-2, "alpha_prediction": 0.0,
     "optimiser": "adamw", "max_norm": None, "schedule": "cosine", "weight_decay": 0.0,
-    "validate_every": 4, "patience": 5,
+    "validate_every": 4, "patience": 5, "warm_up_share": 0.1, "anneal_share": (0.2, 0.2, 0.2),
     "scaling": "min_max",
 }  # fmt: skip
 """defaults of ``VarTJEPA`` that are others today, as they were when the committed rows were made.

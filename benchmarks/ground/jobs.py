@@ -4,7 +4,7 @@ A fit is the cost, so jobs share one where the protocol allows. The contender is
 
     all rows, 20 % of the cells removed        impute_mcar
     three quarters, 20 % removed               impute_unseen
-    three quarters, complete, no target        embed, uncertainty, sample, collapse, time
+    three quarters, complete, no target        embed, uncertainty, sample, collapse, terms, time
     three quarters, complete, with the target  train_on_sampled
     DiffPuter's training rows, 30 % removed    impute_mar
     all rows; half of the normal ones          anomaly; anomaly_normal
@@ -27,7 +27,7 @@ from scipy.optimize import bisect
 from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
-from benchmarks.ground import peers, probes, samples, scoring
+from benchmarks.ground import peers, probes, samples, scoring, terms
 from benchmarks.ground.anomalies import DETECTORS
 from benchmarks.ground.scoring import Figures
 from benchmarks.ground.tables import (
@@ -47,6 +47,7 @@ from benchmarks.ground.tables import (
     split_rows,
 )
 from benchmarks.measures import peak_resident_mb
+from varjepa.models.inference import QUESTIONS
 
 Row = dict[str, Any]
 
@@ -298,6 +299,8 @@ def represent(task: Task) -> dict[str, Figures]:
     if "sample" in task.jobs:
         drawn = model.sample(min(len(train), samples.MOST))
         figures["sample"] = samples.sample_figures(train, test, drawn, task.seed)
+    if "terms" in task.jobs:
+        figures["terms"] = terms.term_figures(model, train)
     seen = model.collapse_
     figures["collapse"] = {
         "collapsed": bool(seen.collapsed),
@@ -334,6 +337,7 @@ def label_free_scores(model: Any, test: pd.DataFrame) -> dict[str, Floats]:
     """The default score and every other one that the contender offers."""
     scores = {"default": model.uncertainty(test)}
     if hasattr(model, "uncertainties"):
+        scores |= {question: model.uncertainty(test, question) for question in QUESTIONS}
         scores |= model.uncertainties(test)
     return {name: _floats(score) for name, score in scores.items()}
 
@@ -406,7 +410,7 @@ GROUPS = (
     ("impute_mcar",),
     ("impute_unseen",),
     ("impute_mar",),
-    ("embed", "uncertainty", "sample", "collapse", "time"),
+    ("embed", "uncertainty", "sample", "collapse", "terms", "time"),
     ("train_on_sampled",),
     ("anomaly",),
     ("anomaly_normal",),
@@ -439,7 +443,7 @@ JOBS: dict[str, Callable[[Task], dict[str, Figures]]] = {
     "impute_mcar": impute_mcar,
     "impute_unseen": impute_unseen,
     "impute_mar": impute_mar,
-    **dict.fromkeys(("embed", "uncertainty", "sample", "collapse", "time"), represent),
+    **dict.fromkeys(("embed", "uncertainty", "sample", "collapse", "terms", "time"), represent),
     "train_on_sampled": train_on_sampled,
     "anomaly": anomaly,
     "anomaly_normal": anomaly_normal,

@@ -85,14 +85,16 @@ class Architecture(EncoderSettings):
 
     d: int = 128
     """width of tokens and of every latent; a multiple of ``heads`` (d = d_z = D_hid)"""
-    depth: int = 2
+    depth: int = 1
     """transformer layers of the encoders (L)"""
-    ff: int = 256
+    ff: int = 128
     """feed-forward width of the encoders"""
     predictor_width: int = 128
     """token width of the predictor (L_p); the paper's is narrow, 16 or 32"""
     predictor_depth: int = 2
     """layers of the predictor; not in the paper"""
+    predictor_ff: int = 128
+    """feed-forward width of the predictor (ff_p)"""
     joint_targets: bool = False
     """whether the predictor's target tokens attend to each other, as in the paper. If they do, what
     is predicted of a cell depends on which other cells are asked for; and where values are missing
@@ -214,7 +216,7 @@ class Training(Settings):
     """Optimisation, length, and how validation rows pick the checkpoint."""
 
     epochs: int | Literal["auto"] = "auto"
-    """maximum number of epochs; "auto": about 1,200 steps. Of a streamed
+    """maximum number of epochs; "auto": about 2,400 steps. Of a streamed
     table an epoch is a window of its rows, and the next epoch continues from there"""
     max_steps: int | None = None
     """maximum number of optimiser steps, whatever ``epochs`` says; None: no limit"""
@@ -232,9 +234,9 @@ class Training(Settings):
     schedule: Literal["average", "cosine"] = "average"
     """after a linear warm-up. "average": a constant rate, and the weights used are a running
     average, so that no length has to be known beforehand; "cosine": falls to 0 at the last step"""
-    warm_up_share: float = 0.1
+    warm_up_share: float = 0.05
     """share of the training in which the rate rises"""
-    anneal_share: tuple[float, float, float] = (0.2, 0.2, 0.2)
+    anneal_share: tuple[float, float, float] = (0.1, 0.1, 0.1)
     """shares of the training in which the KL weights of s_x, z and s_y rise"""
     weight_decay: float = 0.01
     """on matrices only"""
@@ -293,7 +295,7 @@ class Training(Settings):
         return min(self.epochs, self.max_steps / math.ceil(rows / self.batch_size))
 
 
-AUTO_STEPS = 1200
+AUTO_STEPS = 2400
 """Optimiser steps that ``epochs="auto"`` aims at."""
 
 VALIDATION_STEPS = 50
@@ -314,6 +316,8 @@ class PointTraining(Training):
     """largest norm of a step's gradient, to which a larger one is scaled; None: no limit"""
     schedule: Literal["average", "cosine"] = "cosine"
     """after a linear warm-up: as :class:`Training`'s"""
+    warm_up_share: float = 0.1
+    """share of the training in which the rate rises"""
     weight_decay: float = 0.0
     """on matrices only"""
     validate_every: int | Literal["auto"] = 4

@@ -336,12 +336,7 @@ function aboutCell(row, column) {
 function aboutRow(row) {
   const cells = columns.map((c, column) => ({ c, column, shade: c.surprises[row] })).filter(({ shade }) => shade >= 0);
   cells.sort((a, b) => (detailOf(row, b.column)?.surprise ?? 0) - (detailOf(row, a.column)?.surprise ?? 0) || b.shade - a.shade);
-  const lines = cells.map(({ c, column, shade }) => {
-    const swatch = el("i", {});
-    swatch.style.setProperty("--heat", shade / data.shades);
-    const value = c.read(row);
-    return el("li", {}, el("button", { type: "button", click: () => openCell(row, column) }, swatch, text(c.name, { class: "name" }), value === null ? "·" : text(value)));
-  });
+  const lines = cells.map(({ c, column, shade }) => cellLine(c.name, c.read(row), shade / data.shades, () => openCell(row, column)));
   return [pairs([["Score", score(data.scores[row])], ["p-value", number(data.ps[row])]]), el("h3", {}, "Cells, the most surprising first"), el("ul", { class: "cells" }, lines)];
 }
 

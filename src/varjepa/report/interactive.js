@@ -67,14 +67,15 @@ function matcher(texts) {
 function fillHead() {
   byId("title").append(text(data.title));
   byId("facts").append(...data.facts.map(([name, value]) => el("div", {}, el("dt", {}, text(name)), el("dd", {}, text(value)))));
-  const dark = matchMedia("(prefers-color-scheme: dark)");
   byId("theme").addEventListener("click", () => {
-    const root = document.documentElement;
-    const now = root.dataset.theme ?? (dark.matches ? "dark" : "light");
-    root.dataset.theme = now === "dark" ? "light" : "dark";
-    root.dispatchEvent(new Event("themechange"));
+    document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+    document.dispatchEvent(new Event("themechange"));
   });
+  prefersDark.addEventListener("change", () => document.dispatchEvent(new Event("themechange")));
 }
+
+const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+const isDark = () => (document.documentElement.dataset.theme ?? (prefersDark.matches ? "dark" : "light")) === "dark";
 
 // --- the panel: beside the page, or a sheet at the bottom of a small screen
 
@@ -113,6 +114,14 @@ document.addEventListener("keydown", (event) => {
 function pairs(list) {
   const shown = list.filter(([, value]) => value !== null);
   return el("dl", { class: "pairs" }, shown.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+}
+
+/** A line of a list of cells: a swatch of its surprise, its column, its value; a click leads on. */
+function cellLine(name, value, heat, click) {
+  const swatch = heat === null ? null : el("i", {});
+  swatch?.style.setProperty("--heat", heat);
+  const words = [swatch, text(name, { class: "name" }), value === null ? text("·") : text(value)];
+  return el("li", {}, click ? el("button", { type: "button", click }, words) : el("div", {}, words));
 }
 
 // --- distributions

@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -231,6 +232,10 @@ def test_rows_are_sorted_by_the_controls(page: Page) -> None:
     assert page.labels() == [f"r{i}" for i in range(60)]
     page.choose("sort", "surprise 1")
     assert page.labels()[:2] == ["r1", "r5"]
+    endless = {**data.details, (5, 1): replace(data.details[5, 1], surprise=math.inf)}
+    page.open(replace(data, details=endless), 1300, 2200)
+    page.choose("sort", "surprise 1")
+    assert page.labels()[:2] == ["r5", "r1"]
     page.choose("sort", "value 2")
     dates = [data.rows[int(label[1:])].values[2] for label in page.labels()]
     assert dates == sorted(dates, key=str)

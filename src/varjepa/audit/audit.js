@@ -7,6 +7,13 @@ const rowCount = data.labels.length;
 const columns = data.columns.map((column) => ({ ...column, read: reader(column.texts), match: null }));
 const details = new Map(data.details.map((d) => [d.row * columns.length + d.column, d]));
 const detailOf = (row, column) => details.get(row * columns.length + column);
+/** For sorting: exact where there are details, which come before shades; one that is not finite first. */
+function surpriseOf(row, column) {
+  const detail = detailOf(row, column);
+  if (detail) return detail.surprise ?? 1e300;
+  const shade = columns[column].surprises[row];
+  return shade < 0 ? null : shade / data.shades - 1e6;
+}
 const flagged = data.details.filter((d) => d.flagged);
 const grid = byId("grid");
 
@@ -57,7 +64,7 @@ function sortRows(rows) {
   const key = {
     score: (row) => data.scores[row],
     label: (row) => data.labels[row],
-    surprise: (row) => detailOf(row, column)?.surprise ?? (of.surprises[row] < 0 ? null : of.surprises[row] / data.shades - 1e6), // exact ones first
+    surprise: (row) => surpriseOf(row, column),
     value: (row) => (of.kind === "number" ? parse(of.read(row)) : of.read(row)),
   }[by];
   const keys = new Map(rows.map((row) => [row, key(row)]));
@@ -335,7 +342,7 @@ function aboutCell(row, column) {
 
 function aboutRow(row) {
   const cells = columns.map((c, column) => ({ c, column, shade: c.surprises[row] })).filter(({ shade }) => shade >= 0);
-  cells.sort((a, b) => (detailOf(row, b.column)?.surprise ?? 0) - (detailOf(row, a.column)?.surprise ?? 0) || b.shade - a.shade);
+  cells.sort((a, b) => surpriseOf(row, b.column) - surpriseOf(row, a.column));
   const lines = cells.map(({ c, column, shade }) => cellLine(c.name, c.read(row), shade / data.shades, () => openCell(row, column)));
   return [pairs([["Score", score(data.scores[row])], ["p-value", number(data.ps[row])]]), el("h3", {}, "Cells, the most surprising first"), el("ul", { class: "cells" }, lines)];
 }

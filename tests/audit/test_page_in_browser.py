@@ -317,11 +317,12 @@ def test_ten_thousand_rows_do_not_freeze(page: Page) -> None:
         assert page.js(script) < 1000
 
 
-def test_the_focused_cell_survives_scrolling(page: Page) -> None:
+@pytest.mark.parametrize("across", [0, 2000])
+def test_the_focused_cell_survives_scrolling(page: Page, across: int) -> None:
     page.open(example(5000, extra=26))
     page.browser.click(at(2, 3))
     page.browser.press("Escape")
-    page.js("(grid.scrollTop = 90000, grid.scrollLeft = 2000)")
+    page.js(f"(grid.scrollTop = 90000, grid.scrollLeft = {across})")
     page.browser.settle()
     assert page.focus() == (2, 3)
     page.browser.press("ArrowDown")

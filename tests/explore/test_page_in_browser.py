@@ -120,8 +120,11 @@ def test_dragging_compares_a_group_with_the_rest(page: Page) -> None:
     page.open(example())
     box = page.js("(b => [b.x, b.y, b.width, b.height])(overlay.getBoundingClientRect())")
     left, top, width, height = box
+    page.choose("colour")
     page.browser.drag((left + 2, top + 2), (left + width / 2, top + height - 2))
     assert page.text("#panel-title") == "Group of 150 rows"
+    assert page.painted((0, 114, 178)) > 1000
+    assert page.painted((230, 159, 0)) == 0  # the others are faded
     assert set(page.js(NAMES)[:2]) == {"colour", "price"}
     differences = page.js(
         "[...document.querySelectorAll('.difference .line:first-child span')].map(e => e.innerText)"

@@ -89,7 +89,7 @@ def example(rows: int = 60, extra: int = 0, seed: int = 0) -> PageData:
     surprises = rng.uniform(0, 0.2, size=(rows, len(names)))
     details = {
         (0, 0): level_detail("birmingxam"),
-        (1, 1): number_detail("1000", 1000.0),
+        (1, 1): number_detail("1,000", 1000.0),
         (5, 1): number_detail("60", 60.0, surprise=5.5, p_value=1e-4),
         (2, 2): number_detail("2099-01-15", 149.0, flagged=False, repair=None, confidence=None),
     }
@@ -184,7 +184,7 @@ def test_what_is_given_comes_back(tmp_path: Path) -> None:
         for c, shade in zip(read["columns"], row.surprises, strict=True):
             assert c["surprises"][i] == (-1 if shade is None else round(SHADES * shade))
     (found,) = (d for d in read["details"] if (d["row"], d["column"]) == (1, 1))
-    assert found["value"] == "1000"
+    assert found["value"] == "1,000"
     assert (found["repair"], found["confidence"], found["p"]) == ("100", 0.9, 1e-6)
     assert read["edges"][found["edges"]] == pytest.approx(EDGES)
     assert found["masses"] == pytest.approx(MASSES, rel=1e-2)

@@ -49,6 +49,8 @@ def test_the_wheel_holds_the_library_alone(wheel: Path) -> None:
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"varjepa"}
     assert "varjepa/py.typed" in names
     assert any(name.endswith(".html.j2") for name in names)
+    for page in ("report/interactive", "audit/audit", "explore/explore"):
+        assert {f"varjepa/{page}.{ending}" for ending in ("html", "css", "js")} <= set(names)
     assert wheel.stat().st_size < 1_000_000
 
 

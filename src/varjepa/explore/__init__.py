@@ -1,0 +1,1 @@
+"""A page on which a table's embedding can be explored."""

@@ -1,0 +1,382 @@
+// The explorer: a map of points on a canvas, groups compared with the rest, rows with similar rows.
+
+const rowCount = data.labels.length;
+const columns = data.columns.map((column) => ({ ...column, read: reader(column.texts), match: null, bins: null }));
+const placed = [...Array(rowCount).keys()].filter((i) => data.x[i] !== null && data.y[i] !== null);
+const overlay = byId("overlay");
+
+const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"];
+const HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c7a00"]; // Okabe and Ito's, a darker yellow
+const OTHER = "#8b949e", FADED = "rgba(139,148,158,.22)";
+const BINS = 12, COMPARED = 40, NEAR = 14;
+
+const state = {
+  colouring: null, // a measure or a column
+  colours: [], // one a row
+  words: "",
+  group: null, // a Uint8Array with 1 for each row of the group, or null
+  row: null, // the open one
+  at: null, // the one that the keyboard is at
+  hover: null,
+  brush: null,
+};
+
+// --- places on the screen
+
+let px = new Float32Array(rowCount), py = new Float32Array(rowCount), size = [0, 0];
+
+function layOut() {
+  const { clientWidth: width, clientHeight: height } = byId("map");
+  size = [width, height];
+  for (const canvas of [byId("points"), overlay]) {
+    canvas.width = width * devicePixelRatio;
+    canvas.height = height * devicePixelRatio;
+    canvas.getContext("2d").scale(devicePixelRatio, devicePixelRatio);
+  }
+  const span = (places) => {
+    let low = Infinity, high = -Infinity;
+    for (const i of placed) [low, high] = [Math.min(low, places[i]), Math.max(high, places[i])];
+    return [low, high > low ? high - low : 1];
+  };
+  const [left, wide] = span(data.x), [bottom, tall] = span(data.y), edge = 18;
+  for (const i of placed) {
+    px[i] = edge + ((data.x[i] - left) / wide) * (width - 2 * edge);
+    py[i] = height - edge - ((data.y[i] - bottom) / tall) * (height - 2 * edge);
+  }
+  drawPoints();
+  drawOverlay();
+}
+
+/** The placed row nearest to a point, or null where none is near. */
+function nearest(x, y, within) {
+  let best = null, least = within * within;
+  for (const i of placed) {
+    const far = (px[i] - x) ** 2 + (py[i] - y) ** 2;
+    if (far <= least) [best, least] = [i, far];
+  }
+  return best;
+}
+
+// --- drawing
+
+function drawPoints() {
+  const context = byId("points").getContext("2d");
+  context.clearRect(0, 0, ...size);
+  const radius = placed.length > 4000 ? 2.2 : 3.2;
+  const layers = new Map([[FADED, []]]); // one path a colour; faded ones first
+  for (const i of placed) {
+    const colour = state.group && !state.group[i] ? FADED : state.colours[i];
+    if (!layers.has(colour)) layers.set(colour, []);
+    layers.get(colour).push(i);
+  }
+  for (const [colour, rows] of layers) {
+    context.fillStyle = colour;
+    context.beginPath();
+    for (const i of rows) {
+      context.moveTo(px[i] + radius, py[i]);
+      context.arc(px[i], py[i], radius, 0, 7);
+    }
+    context.fill();
+  }
+}
+
+function drawOverlay() {
+  const context = overlay.getContext("2d");
+  const style = getComputedStyle(document.body);
+  context.clearRect(0, 0, ...size);
+  const ring = (i, radius) => {
+    context.beginPath();
+    context.arc(px[i], py[i], radius, 0, 7);
+    context.stroke();
+  };
+  context.strokeStyle = style.color;
+  if (state.row !== null && placed.includes(state.row)) {
+    context.lineWidth = 1;
+    for (const other of data.similar[state.row]) {
+      if (data.x[other] === null || data.y[other] === null) continue;
+      context.beginPath();
+      context.moveTo(px[state.row], py[state.row]);
+      context.lineTo(px[other], py[other]);
+      context.stroke();
+      ring(other, 5);
+    }
+    context.lineWidth = 2.5;
+    ring(state.row, 7);
+  }
+  context.lineWidth = 1.5;
+  for (const i of [state.hover, document.activeElement === overlay ? state.at : null]) if (i !== null) ring(i, 6);
+  if (state.brush) {
+    const { x0, y0, x1, y1 } = state.brush;
+    context.setLineDash([4, 3]);
+    context.lineWidth = 1.5;
+    context.strokeRect(x0, y0, x1 - x0, y1 - y0);
+    context.setLineDash([]);
+  }
+}
+
+// --- colour
+
+/** Numbers take a ramp between their 2nd and 98th percentile; the commonest levels take hues. */
+function colourBy(colouring) {
+  state.colouring = colouring;
+  const name = el("b", {}, text(colouring.name));
+  if (colouring.numbers) {
+    const ramp = isDark() ? VIRIDIS.slice(2) : VIRIDIS.slice(0, -2); // without the end that the ground hides
+    const rows = [...Array(rowCount).keys()].filter((i) => colouring.numbers[i] !== null).sort((a, b) => colouring.numbers[a] - colouring.numbers[b]);
+    const end = (share) => rows[Math.round((rows.length - 1) * share)];
+    const [low, high] = rows.length ? [colouring.numbers[end(0.02)], colouring.numbers[end(0.98)]] : [0, 1];
+    const step = (v) => Math.min(Math.max(Math.floor(((v - low) / (high - low || 1)) * ramp.length), 0), ramp.length - 1);
+    state.colours = colouring.numbers.map((v) => (v === null ? OTHER : ramp[step(v)]));
+    const word = (share) => (rows.length ? (colouring.kind === "date" ? text(colouring.read(end(share))) : number(colouring.numbers[end(share)])) : "–");
+    const bar = el("i", {});
+    bar.style.background = `linear-gradient(to right, ${ramp.join(", ")})`;
+    byId("legend").replaceChildren(name, el("div", { class: "scale" }, word(0.02), bar, word(0.98)));
+  } else {
+    const counts = new Map();
+    for (let i = 0; i < rowCount; i++) counts.set(colouring.read(i), (counts.get(colouring.read(i)) ?? 0) + 1);
+    const levels = [...counts.keys()].filter((level) => level !== null).sort((a, b) => counts.get(b) - counts.get(a));
+    const hues = new Map(levels.slice(0, HUES.length).map((level, i) => [level, HUES[i]]));
+    state.colours = data.labels.map((_, i) => hues.get(colouring.read(i)) ?? OTHER);
+    const keys = [...hues].map(([level, hue]) => key(text(level), hue, counts.get(level), (i) => colouring.read(i) === level));
+    const rest = rowCount - [...hues.keys()].reduce((sum, level) => sum + counts.get(level), 0);
+    if (rest) keys.push(key("other or missing", OTHER, rest, (i) => !hues.has(colouring.read(i))));
+    byId("legend").replaceChildren(name, ...keys);
+  }
+  drawPoints();
+}
+
+function key(words, hue, rows, isMember) {
+  const dot = el("i", {});
+  dot.style.background = hue;
+  return el("button", { type: "button", title: "Compare with the rest", click: () => openGroup(isMember) }, dot, words, el("small", {}, count(rows)));
+}
+
+// --- a group compared with the rest
+
+/** For each row the number of its bin: levels of a category, equal widths of a number; -1: missing. */
+function binsOf(column) {
+  if (column.bins) return column.bins;
+  if (!column.numbers) {
+    const places = new Map();
+    const codes = data.labels.map((_, i) => {
+      const level = column.read(i);
+      if (level === null) return -1;
+      if (!places.has(level)) places.set(level, places.size);
+      return places.get(level);
+    });
+    return (column.bins = { codes, names: [...places.keys()], count: places.size });
+  }
+  const sorted = column.numbers.filter((v) => v !== null).sort((a, b) => a - b);
+  const [low, high] = [sorted[Math.floor(sorted.length * 0.01)], sorted[Math.ceil(sorted.length * 0.99) - 1]];
+  const code = (v) => Math.min(Math.max(Math.floor(((v - low) / (high - low || 1)) * BINS), 0), BINS - 1);
+  return (column.bins = { codes: column.numbers.map((v) => (v === null ? -1 : code(v))), low, high, count: BINS });
+}
+
+/** Shares of the bins inside and outside, and half the sum of their differences, from 0 to 1. */
+function compare(column) {
+  const bins = binsOf(column);
+  const shares = [new Float64Array(bins.count), new Float64Array(bins.count)], sums = [0, 0], totals = [0, 0];
+  for (let i = 0; i < rowCount; i++) {
+    if (bins.codes[i] < 0) continue;
+    const side = state.group[i] ? 0 : 1;
+    shares[side][bins.codes[i]]++;
+    sums[side]++;
+    if (column.numbers) totals[side] += column.numbers[i];
+  }
+  for (const side of [0, 1]) shares[side] = shares[side].map((n) => n / Math.max(sums[side], 1));
+  const difference = sums[0] && sums[1] ? shares[0].reduce((sum, share, b) => sum + Math.abs(share - shares[1][b]), 0) / 2 : 0;
+  return { column, bins, shares, difference, means: totals.map((total, side) => (sums[side] ? total / sums[side] : null)) };
+}
+
+/** Show how the columns of a group differ from the others. */
+function openGroup(isMember) {
+  state.group = Uint8Array.from(data.labels, (_, i) => (isMember(i) ? 1 : 0));
+  state.row = null;
+  const members = state.group.reduce((sum, one) => sum + one, 0);
+  const compared = columns.map(compare).sort((a, b) => b.difference - a.difference);
+  const content = members === 0 || members === rowCount
+    ? [el("p", { class: "note" }, members ? "Every row is in the group: there is nothing to compare it with." : "No row is in the group.")]
+    : [
+        el("div", { class: "key" }, el("span", { class: "group" }, el("i", {}), "group"), el("span", {}, el("i", {}), "others")),
+        ...compared.slice(0, COMPARED).map(aboutDifference),
+        compared.length > COMPARED ? el("p", { class: "note" }, `${count(compared.length - COMPARED)} more columns differ less.`) : null,
+      ];
+  panel.open(`Group of ${count(members)} ${members === 1 ? "row" : "rows"}`, `compared with the other ${count(rowCount - members)}, the largest differences first`, content, clear);
+  redraw();
+}
+
+function aboutDifference({ column, bins, shares, difference, means }) {
+  const head = el("div", { class: "line" }, text(column.name, { class: "name" }), el("span", {}, `difference ${difference.toFixed(2)}`));
+  if (column.numbers) {
+    const note = column.kind === "date" ? null : el("div", { class: "line" }, el("span", {}, `mean ${number(means[0])}`), el("span", {}, `others ${number(means[1])}`));
+    return el("div", { class: "difference" }, head, note, pairedBars(shares, bins, column.kind !== "date"));
+  }
+  const order = [...shares[0].keys()].sort((a, b) => Math.abs(shares[0][b] - shares[1][b]) - Math.abs(shares[0][a] - shares[1][a])).slice(0, 4);
+  const bar = (share, name) => {
+    const inner = el("i", {});
+    inner.style.width = `${100 * share}%`;
+    return [el("span", { class: `bar ${name}` }, inner), el("span", { class: "share" }, percent(share))];
+  };
+  const lines = order.map((b) => el("li", {}, text(bins.names[b]), el("span", {}), bar(shares[0][b], "group"), bar(shares[1][b], "others")));
+  return el("div", { class: "difference" }, head, el("ul", { class: "paired" }, lines));
+}
+
+function pairedBars(shares, { low, high }, isNumber) {
+  const width = 320, height = 58, top = Math.max(...shares[0], ...shares[1], 1e-9), wide = width / BINS;
+  const bars = [];
+  for (let b = 0; b < BINS; b++)
+    for (const [side, name] of [[0, "group"], [1, "others"]]) {
+      const tall = (shares[side][b] / top) * height;
+      bars.push(svg("rect", { class: name, x: b * wide + side * (wide / 2 - 1) + 1, y: height - tall, width: wide / 2 - 1.5, height: tall }));
+    }
+  const ticks = isNumber ? [svg("text", { x: 0, y: height + 12 }, number(low)), svg("text", { x: width, y: height + 12, "text-anchor": "end" }, number(high))] : [];
+  return svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height + (isNumber ? 16 : 2)}`, role: "img", "aria-label": "Shares of the group and of the others by value" }, bars, ticks);
+}
+
+// --- a row
+
+function openRow(row) {
+  state.row = state.at = row;
+  const about = data.measures.map(({ name, numbers }) => [text(name), number(numbers[row])]);
+  const cells = columns.map((c) => ({ c, heat: c.surprises ? c.surprises[row] : null })).sort((a, b) => (b.heat ?? -1) - (a.heat ?? -1));
+  const similar = data.similar[row].slice(0, 5).map((other) => cellLine(data.labels[other], state.colouring.read ? state.colouring.read(other) : number(state.colouring.numbers[other]), null, () => openRow(other)));
+  panel.open(el("span", {}, "Row ", text(data.labels[row])), "", [
+    about.length ? pairs(about) : null,
+    similar.length ? el("h3", {}, "Similar rows") : null,
+    similar.length ? el("ul", { class: "cells similar" }, similar) : null,
+    el("h3", {}, columns.some((c) => c.surprises) ? "Cells, the most surprising first" : "Cells"),
+    el("ul", { class: "cells row-cells" }, cells.map(({ c, heat }) => cellLine(c.name, c.read(row), c.surprises ? (heat ?? 0) : null, null))),
+  ], clear);
+  redraw();
+}
+
+/** What closing the panel leaves: no row, no group but that of the search. */
+function clear() {
+  state.row = null;
+  state.group = null;
+  if (state.words) search();
+  overlay.focus({ preventScroll: true });
+  redraw();
+}
+
+function redraw() {
+  drawPoints();
+  drawOverlay();
+}
+
+// --- search
+
+function search() {
+  byId("compare").disabled = !state.words;
+  if (!state.words) state.group = null;
+  else {
+    const tests = columns.map((c) => (c.match ??= matcher(c.texts))(state.words));
+    state.group = Uint8Array.from(data.labels, (label, i) => (label.toLowerCase().includes(state.words) || tests.some((test) => test(i)) ? 1 : 0));
+  }
+  const found = state.group ? state.group.reduce((sum, one) => sum + one, 0) : rowCount;
+  byId("shown").textContent = state.group ? `${count(found)} of ${count(rowCount)} rows` : `${count(rowCount)} rows`;
+  drawPoints();
+}
+
+// --- pointer and keyboard
+
+const place = (event) => {
+  const box = overlay.getBoundingClientRect();
+  return [event.clientX - box.x, event.clientY - box.y];
+};
+
+function onMove(event) {
+  const [x, y] = place(event);
+  if (state.brush) Object.assign(state.brush, { x1: x, y1: y });
+  state.hover = state.brush ? null : nearest(x, y, NEAR);
+  const tip = byId("tip");
+  tip.hidden = state.hover === null;
+  if (state.hover !== null) {
+    const { name, read, numbers } = state.colouring;
+    tip.replaceChildren(text(data.labels[state.hover]), " ", el("span", {}, text(name), " ", read ? text(read(state.hover) ?? "·") : number(numbers[state.hover])));
+    tip.style.left = `${Math.max(0, Math.min(px[state.hover] + 10, size[0] - tip.offsetWidth - 4))}px`;
+    tip.style.top = `${Math.max(0, py[state.hover] - tip.offsetHeight - 8)}px`;
+  }
+  drawOverlay();
+}
+
+function onRelease(event) {
+  if (!state.brush) return;
+  onMove(event);
+  const { x0, y0, x1, y1 } = state.brush;
+  state.brush = null;
+  if (Math.hypot(x1 - x0, y1 - y0) < 6) {
+    const row = nearest(x1, y1, NEAR);
+    if (row !== null) openRow(row);
+    else drawOverlay();
+    return;
+  }
+  const isOn = new Set(placed);
+  const within = (v, a, b) => v >= Math.min(a, b) && v <= Math.max(a, b);
+  openGroup((i) => isOn.has(i) && within(px[i], x0, x1) && within(py[i], y0, y1));
+}
+
+function onKey(event) {
+  const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key] ?? [0, 0];
+  if (dx || dy) {
+    if (state.at === null) state.at = nearest(size[0] / 2, size[1] / 2, Infinity);
+    else state.at = next(state.at, dx, dy);
+    if (state.at !== null) byId("said").textContent = `Row ${data.labels[state.at]}`;
+    drawOverlay();
+  } else if ((event.key === "Enter" || event.key === " ") && state.at !== null) openRow(state.at);
+  else return;
+  event.preventDefault();
+}
+
+/** The nearest row in a direction, within a quarter of the compass; the same one at the end. */
+function next(from, dx, dy) {
+  let best = from, least = Infinity;
+  for (const i of placed) {
+    const x = px[i] - px[from], y = py[i] - py[from];
+    const ahead = x * dx + y * dy, aside = Math.abs(x * dy) + Math.abs(y * dx);
+    if (ahead > 0 && aside <= ahead && x * x + y * y < least) [best, least] = [i, x * x + y * y];
+  }
+  return best;
+}
+
+function start() {
+  fillHead();
+  const groups = [["Measures", data.measures], ["Columns", columns]].filter(([, list]) => list.length);
+  const choices = groups.flatMap(([, list]) => list);
+  byId("colour").append(...groups.map(([label, list]) => el("optgroup", { label }, list.map((c) => el("option", { value: choices.indexOf(c) }, c.name)))));
+  byId("colour").addEventListener("change", (event) => colourBy(choices[event.target.value]));
+  byId("compare").addEventListener("click", () => {
+    const found = state.group;
+    openGroup((i) => found[i] === 1);
+  });
+  let waiting = null;
+  byId("words").addEventListener("input", (event) => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => {
+      state.words = event.target.value.trim().toLowerCase();
+      search();
+    }, 100);
+  });
+  overlay.addEventListener("pointerdown", (event) => {
+    if (event.button !== 0) return;
+    const [x, y] = place(event);
+    overlay.setPointerCapture(event.pointerId);
+    state.brush = { x0: x, y0: y, x1: x, y1: y };
+  });
+  overlay.addEventListener("pointermove", onMove);
+  overlay.addEventListener("pointerup", onRelease);
+  overlay.addEventListener("pointercancel", () => { state.brush = null; drawOverlay(); });
+  overlay.addEventListener("pointerleave", () => { state.hover = null; byId("tip").hidden = true; drawOverlay(); });
+  overlay.addEventListener("keydown", onKey);
+  for (const name of ["focus", "blur"]) overlay.addEventListener(name, drawOverlay);
+  document.addEventListener("themechange", () => {
+    if (state.colouring) colourBy(state.colouring);
+    drawOverlay();
+  });
+  search();
+  if (choices.length) colourBy(choices[0]);
+  layOut();
+  new ResizeObserver(layOut).observe(byId("map"));
+}
+
+start();

@@ -1,0 +1,47 @@
+"""The explorer: a map of the embedding, in one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from varjepa.explore.page_data import ExploreData
+from varjepa.report.interactive import figure, pack_texts, render_interactive, visible
+from varjepa.report.page import write_report
+
+
+def write_page(data: ExploreData, path: Path) -> None:
+    """Write the page in one step: a reader never sees half of it."""
+    fallback = "<p>This page needs JavaScript.</p>"
+    page = render_interactive("varjepa.explore", "explore", data.title, _pack(data), fallback)
+    write_report(page, path)
+
+
+def _pack(data: ExploreData) -> dict[str, Any]:
+    """The data as the script reads it."""
+    return {
+        "title": visible(data.title),
+        "facts": [[visible(name), visible(value)] for name, value in data.facts],
+        "labels": [visible(label) for label in data.labels],
+        "x": [figure(x, 5) for x in data.x],
+        "y": [figure(y, 5) for y in data.y],
+        "columns": [
+            {
+                "name": visible(column.name),
+                "kind": column.kind,
+                "texts": pack_texts(column.values),
+                "numbers": _figures(column.numbers, 9),
+                "surprises": _figures(column.surprises, 3),
+            }
+            for column in data.columns
+        ],
+        "measures": [
+            {"name": visible(name), "numbers": _figures(numbers, 4)}
+            for name, numbers in data.measures
+        ],
+        "similar": data.similar,
+    }
+
+
+def _figures(numbers: tuple[float | None, ...] | None, digits: int) -> list[float | None] | None:
+    return None if numbers is None else [figure(number, digits) for number in numbers]

@@ -1,0 +1,227 @@
+"""Claims about the explorer in a real browser.
+
+1. The map shows every row with a place, coloured by a measure, a number, a date or a category.
+2. Dragging over a group compares its columns with the rest, the largest difference first; so does
+   a click on a level of the legend, and a search.
+3. A click on a point opens its row: its cells, the most surprising first, and five similar rows.
+4. The keyboard moves from point to point, opens a row, closes it and has the focus again.
+5. 10,000 points are drawn and searched without freezing.
+6. Hostile texts run nothing and are shown as text.
+7. On a phone nothing sticks out and the panel is a sheet at the bottom; dark and light work.
+8. Nothing is said on the console, and no request leaves the page.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser import Browser, chromium
+from tests.explore.test_page import example, hostile_example
+from varjepa.explore.page import write_page
+from varjepa.explore.page_data import ExploreData
+from varjepa.report.interactive import visible
+
+NAMES = "[...document.querySelectorAll('.difference .name')].map(e => e.textContent)"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with chromium(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
+
+
+class Page:
+    """The explorer in the browser."""
+
+    def __init__(self, browser: Browser, folder: Path) -> None:
+        self.browser, self.path = browser, folder / "page.html"
+
+    def open(self, data: ExploreData, *size: int, dark: bool = False) -> None:
+        write_page(data, self.path)
+        self.browser.open(self.path, *size, dark=dark)
+        self.browser.settle()
+
+    def js(self, script: str) -> Any:
+        return self.browser.evaluate(script)
+
+    def text(self, selector: str) -> str:
+        return str(self.js(f"document.querySelector('{selector}').innerText"))
+
+    def place(self, row: int) -> tuple[float, float]:
+        """Where a row is in the window."""
+        x, y = self.js(
+            f"(b => [b.x + px[{row}], b.y + py[{row}]])(overlay.getBoundingClientRect())"
+        )
+        return x, y
+
+    def painted(self, colour: tuple[int, int, int]) -> int:
+        """Pixels of a colour on the map, counted on a copy: reading the map itself slows it."""
+        return int(
+            self.js(
+                """(() => {
+                  const { width, height } = byId("points");
+                  const copy = new OffscreenCanvas(width, height);
+                  const context = copy.getContext("2d", { willReadFrequently: true });
+                  context.drawImage(byId("points"), 0, 0);
+                  const { data } = context.getImageData(0, 0, width, height);
+                  let pixels = 0;
+                  for (let i = 0; i < data.length; i += 4)
+                    pixels += COLOUR.every((part, k) => data[i + k] === part);
+                  return pixels;
+                })()""".replace("COLOUR", str([*colour, 255]))
+            )
+        )
+
+    def choose(self, name: str) -> None:
+        self.js(
+            "(e => { e.value = [...e.options].find(o => o.text === "
+            f"{name!r}).value; e.dispatchEvent(new Event('change')); }})(byId('colour'))"
+        )
+
+
+@pytest.fixture
+def page(running: Browser, tmp_path: Path) -> Iterator[Page]:
+    running.events.clear()
+    page = Page(running, tmp_path)
+    yield page
+    assert not running.complaints()
+    assert set(running.requests()) <= {page.path.as_uri()}
+
+
+def test_the_map_shows_every_row_in_colour(page: Page) -> None:
+    data = example()
+    page.open(replace(data, x=(math.nan, *data.x[1:])))
+    assert page.js("placed.length") == 299
+    assert page.text("#legend b") == "uncertainty"
+    page.choose("colour")
+    blue, orange = page.painted((0, 114, 178)), page.painted((230, 159, 0))
+    assert min(blue, orange) > 1000
+    keys = page.js("[...document.querySelectorAll('#legend button')].map(e => e.innerText)")
+    assert [key.split() for key in keys] == [["red", "150"], ["blue", "150"]]
+    page.choose("price")
+    assert page.painted((0, 114, 178)) == 0
+    assert page.painted((68, 1, 84)) > 100  # viridis from its dark end, but not to its bright one
+    assert page.painted((110, 206, 88)) > 100
+    assert page.painted((253, 231, 37)) == 0
+    page.browser.click("#theme")
+    assert page.painted((68, 1, 84)) == 0
+    assert page.painted((253, 231, 37)) > 100
+    page.choose("built")
+    assert page.text("#legend .scale").split() == ["2010-01-15", "2019-01-15"]
+
+
+def test_dragging_compares_a_group_with_the_rest(page: Page) -> None:
+    page.open(example())
+    box = page.js("(b => [b.x, b.y, b.width, b.height])(overlay.getBoundingClientRect())")
+    left, top, width, height = box
+    page.choose("colour")
+    page.browser.drag((left + 2, top + 2), (left + width / 2, top + height - 2))
+    assert page.text("#panel-title") == "Group of 150 rows"
+    assert page.painted((0, 114, 178)) > 1000
+    assert page.painted((230, 159, 0)) == 0  # the others are faded
+    assert set(page.js(NAMES)[:2]) == {"colour", "price"}
+    differences = page.js(
+        "[...document.querySelectorAll('.difference .line:first-child span')].map(e => e.innerText)"
+    )
+    assert differences[0] == "difference 1.00"
+    shares = page.js("[...document.querySelectorAll('.paired .share')].map(e => e.innerText)")
+    assert shares == ["100 %", "0 %", "0 %", "100 %"]
+    assert "mean 100" in page.text("#panel-body")
+    page.browser.press("Escape")
+    assert page.js("panel.isOpen || state.group !== null") is False
+
+
+def test_a_level_and_a_search_are_groups_too(page: Page) -> None:
+    page.open(example())
+    page.choose("colour")
+    page.browser.click("#legend button:nth-of-type(2)")
+    assert page.text("#panel-title") == "Group of 150 rows"
+    page.browser.press("Escape")
+    assert page.js("byId('compare').disabled")
+    page.browser.click("#words")
+    page.browser.type("2013-")
+    page.browser.wait_for("state.words === '2013-'")
+    assert page.text("#shown") == "30 of 300 rows"
+    page.browser.click("#compare")
+    assert page.text("#panel-title") == "Group of 30 rows"
+    assert page.js(NAMES)[0] == "built"
+
+
+def test_a_click_opens_a_row_and_its_similar_rows(page: Page) -> None:
+    data = example()
+    page.open(data)
+    # the leftmost point has no other one near it
+    row = min(range(300), key=lambda i: data.x[i])
+    page.browser.click_at(*page.place(row))
+    assert page.text("#panel-title") == f"Row r{row}"
+    similar = "[...document.querySelectorAll('.similar .name')].map(e => e.textContent)"
+    assert page.js(similar) == [f"r{i}" for i in data.similar[row]]
+    cells = page.js("[...document.querySelectorAll('.row-cells li')].map(e => e.innerText)")
+    assert cells[0].split() == ["price", data.columns[1].values[row]]  # it alone has a surprise
+    assert len(cells) == len(data.columns)
+    page.browser.click(".similar button")
+    assert page.text("#panel-title") == f"Row r{data.similar[row][0]}"
+    page.browser.click("#panel-close")
+    assert page.js("panel.isOpen") is False
+
+
+def test_the_keyboard_moves_opens_and_closes(page: Page) -> None:
+    page.open(example())
+    page.browser.press("Tab")
+    page.js("overlay.focus()")
+    page.browser.press("ArrowRight")
+    here = page.js("[state.at, px[state.at]]")
+    page.browser.press("ArrowRight")
+    there = page.js("[state.at, px[state.at]]")
+    assert there[1] > here[1]
+    page.browser.press("ArrowLeft", "ArrowUp", "ArrowDown")
+    row = page.js("state.at")
+    assert page.text("#said") == f"Row r{row}"
+    page.browser.press("Enter")
+    assert page.text("#panel-title") == f"Row r{row}"
+    assert page.js("byId('panel').contains(document.activeElement)")
+    page.browser.press("Escape")
+    assert page.js("!panel.isOpen && document.activeElement === overlay")
+
+
+def test_ten_thousand_points_do_not_freeze(page: Page) -> None:
+    page.open(example(10_000, extra=26))
+    for action in ("redraw()", "openGroup((i) => i % 3 === 0)", "(state.words = 'r99', search())"):
+        took = page.js(
+            "[1, 2, 3, 4, 5].map(() => (s => { "
+            f"{action}; return performance.now() - s; }})(performance.now()))"
+        )
+        assert min(took) < 250, action
+
+
+def test_hostile_texts_are_inert(page: Page) -> None:
+    data = hostile_example()
+    page.open(data)
+    for row in (5, 6, 7):
+        page.js(f"openRow({row})")
+        assert visible(data.labels[row]) in page.text("#panel-title")
+    for k in range(len(data.columns)):
+        page.js(f"colourBy(columns[{k}])")
+    page.js("openGroup((i) => i % 2)")
+    page.browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=400, y=300)
+    assert page.js("document.querySelectorAll('img, script, iframe, a').length") == 2  # our scripts
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_sticks_out_on_a_phone(page: Page, dark: bool) -> None:
+    data = replace(example(), title="a_rather_long_title" * 5, facts=(("n" * 90, "v" * 90),))
+    page.open(data, 390, 844, dark=dark)
+    assert page.js("[document.documentElement.scrollWidth, innerWidth]") == [390, 390]
+    assert page.js("overlay.clientHeight") > 250
+    page.browser.click_at(*page.place(min(range(300), key=lambda i: data.x[i])))
+    page.js("Promise.all(document.getAnimations().map(a => a.finished)).then(() => 0)")
+    box = page.js("(b => [b.left, b.right, b.bottom])(byId('panel').getBoundingClientRect())")
+    assert box == [0, 390, 844]
+    lightness = page.js("Number(getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0])")
+    assert (lightness < 128) == dark

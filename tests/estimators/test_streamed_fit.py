@@ -456,7 +456,7 @@ def write_wide(folder: Path, rows: int, files: int) -> Path:
 
 def measured(folder: Path, out: Path, steps: int) -> float:
     """Peak memory of a fit in MB."""
-    fit = ["fit", str(folder), "--out", str(out), "--max-steps", str(steps)]
+    fit = ["fit", str(folder), "--out", str(out), "--max-steps", str(steps), "--overwrite"]
     command = [sys.executable, str(SCRIPT), "as-is", *fit]
     done = subprocess.run(command, env=_with_tests(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -351,7 +351,7 @@ def test_max_steps_in_memory(tmp_path: Path, capsys: Captured) -> None:
     [
         ("nothing", [], "cannot read nothing: No such file"),
         ("empty", [], "empty holds no .parquet file"),
-        ("no*.parquet", [], "no file is called no*.parquet"),
+        ("no*.parquet", [], "no file matches no*.parquet"),
         ("logs/*.csv", [], "logs/a.csv is not a .parquet file"),
         ("logs", ["--target", "colour"], "--target 'colour' is not a column of logs"),
         ("logs", ["--kind", "colour=numeric"], "there is no column 'colour'"),

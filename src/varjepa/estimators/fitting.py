@@ -256,7 +256,7 @@ def with_validation(estimator: TableEstimator, data: TrainingData, validation: A
     if validation is None:
         return data
     if data.rows is None:
-        raise InputError("a table larger than memory picks its own validation rows: leave it out")
+        raise InputError("validation: a table larger than memory picks its own rows")
     if isinstance(validation, Validation):
         return replace(data, validation=validation)
     X, y = validation if isinstance(validation, tuple) else (validation, None)

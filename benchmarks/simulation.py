@@ -31,33 +31,21 @@ SAME = 1e-9
 """Relative difference of float64 weights up to which two trainings are the same computation."""
 
 
-@dataclass(frozen=True, slots=True)
-class SimulationBench:
-    """Options of the comparison."""
-
-    variant: str = "D"
-    """the objective; D has every term"""
-    runs: int = 5
-    """simulated worlds"""
-    epochs: int = 5
-    """of the timed training; the float64 comparison takes 2"""
-
-
-def compare_simulation(options: SimulationBench) -> dict[str, Any]:
+def compare_simulation(variant: str, runs: int, epochs: int) -> dict[str, Any]:
     """Time both in float32, then train both in float64 and compare every final weight."""
-    _train_both(options.variant, 1, 1, torch.float32)  # the first use of torch is not timed
-    timed = _train_both(options.variant, options.runs, options.epochs, torch.float32)
-    exact = _train_both(options.variant, options.runs, min(options.epochs, 2), torch.float64)
+    _train_both(variant, 1, 1, torch.float32)  # the first use of torch is not timed
+    timed = _train_both(variant, runs, epochs, torch.float32)
+    exact = _train_both(variant, runs, min(epochs, 2), torch.float64)
     return {
-        "variant": options.variant,
-        "runs": options.runs,
-        "epochs": options.epochs,
+        "variant": variant,
+        "runs": runs,
+        "epochs": epochs,
         "plain_seconds": round(timed.plain_seconds, 3),
         "stacked_seconds": round(timed.stacked_seconds, 3),
         "ratio": round(timed.plain_seconds / timed.stacked_seconds, 2),
         "largest_difference": exact.largest_difference,
         "largest_difference_float32": timed.largest_difference,
-        "seeds": list(range(options.runs)),
+        "seeds": list(range(runs)),
         "environment": describe_environment(),
     }
 

@@ -48,14 +48,11 @@ def bench_steps_command(
     _check_json(json)
     rows: list[dict[str, Any]] = []
     for shape in shapes or ["adult"]:
-        rows += bench_steps(
-            [shape],
-            kind,
-            positive("--repeats", repeats),
-            sizes,
-            with_dropout=dropout,
-            reference_precision=precision,
+        count = positive("--repeats", repeats)
+        row = bench_steps(
+            shape, kind, count, sizes, with_dropout=dropout, reference_precision=precision
         )
+        rows.append(row)
         console.print(_sentence(rows[-1]), markup=True, soft_wrap=True)
         if json is not None:
             write_json(json, rows)
@@ -69,16 +66,14 @@ def bench_simulation_command(
     json: Json = None,
 ) -> None:
     """Compare the stacked training of several runs with a plain loop over runs."""
-    from benchmarks.simulation import SAME, SimulationBench, compare_simulation
+    from benchmarks.simulation import SAME, compare_simulation
     from paper.simulation import SIMULATION_VARIANTS
 
-    options = SimulationBench(
-        variant=one_of("--variant", variant, tuple(SIMULATION_VARIANTS)),
-        runs=positive("--runs", runs),
-        epochs=positive("--epochs", epochs),
-    )
+    one_of("--variant", variant, tuple(SIMULATION_VARIANTS))
+    positive("--runs", runs)
+    positive("--epochs", epochs)
     _check_json(json)
-    result = compare_simulation(options)
+    result = compare_simulation(variant, runs, epochs)
     console.print(
         f"variant {result['variant']}, {runs} runs, {epochs} epochs: plain loop "
         f"{result['plain_seconds']:.1f} s, stacked {result['stacked_seconds']:.1f} s, "

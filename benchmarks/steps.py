@@ -8,7 +8,7 @@ is left out: Algorithm 1 has none.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +27,7 @@ from benchmarks.measures import (
     race,
 )
 from benchmarks.reference import ReferenceStep, draw_masks_plainly
-from paper.settings import first_version
+from paper.settings import PAPER, first_version
 from varjepa.environment import describe_environment
 from varjepa.errors import InputError
 from varjepa.models.inference import embed_in_blocks
@@ -61,83 +61,28 @@ class BenchShape:
     """`dropp`"""
 
 
-_ADULT = first_version(
-    Architecture,
-    imputer_depth=0,
-    d=64,
-    depth=8,
-    heads=4,
-    ff=256,
-    predictor_width=16,
-    predictor_ff=256,
-)
-_ADULT_MASKS = MaskSettings((0.1, 0.3), (0.1, 0.6), targets=4)
-
-SHAPES: dict[str, BenchShape] = {
-    "adult": BenchShape(TableShape(6, (9, 17, 8, 15, 7, 6, 3, 42)), _ADULT, _ADULT_MASKS),
-    "covertype": BenchShape(
-        TableShape(54),
-        first_version(
-            Architecture,
-            imputer_depth=0,
-            d=64,
-            depth=8,
-            heads=8,
-            ff=64,
-            predictor_width=16,
-            predictor_ff=256,
-        ),
-        MaskSettings((0.15, 0.35), (0.15, 0.6), targets=4),
-        dropout=0.0015,
-    ),
-    "electricity": BenchShape(
-        TableShape(8),
-        first_version(
-            Architecture,
-            imputer_depth=0,
-            d=64,
-            depth=6,
-            heads=4,
-            ff=64,
-            predictor_width=16,
-            predictor_ff=128,
-        ),
-        MaskSettings((0.15, 0.6), (0.15, 0.9), targets=4),
-    ),
-    "credit": BenchShape(TableShape(23), _ADULT, _ADULT_MASKS),
-    "bank": BenchShape(TableShape(16), _ADULT, _ADULT_MASKS),
-    "mnist": BenchShape(
-        TableShape(784),
-        first_version(
-            Architecture,
-            imputer_depth=0,
-            d=64,
-            depth=8,
-            heads=4,
-            ff=128,
-            predictor_width=32,
-            predictor_ff=256,
-        ),
-        MaskSettings((0.15, 0.5), (0.15, 0.8), targets=4),
-        batch=256,
-        dropout=0.002,
-    ),
-    "sim": BenchShape(
-        TableShape(28, (4, 4, 4, 4)),
-        first_version(
-            Architecture,
-            imputer_depth=0,
-            d=64,
-            depth=16,
-            heads=2,
-            ff=64,
-            predictor_width=16,
-            predictor_ff=256,
-        ),
-        MaskSettings((0.15, 0.5), (0.15, 0.8), targets=4),
-        dropout=0.002,
-    ),
+TABLES = {
+    "adult": ("adult", TableShape(6, (9, 17, 8, 15, 7, 6, 3, 42))),
+    "covertype": ("covertype", TableShape(54)),
+    "electricity": ("electricity", TableShape(8)),
+    "credit": ("credit_default", TableShape(23)),
+    "bank": ("bank_marketing", TableShape(16)),
+    "mnist": ("mnist", TableShape(784)),
+    "sim": ("sim", TableShape(28, (4, 4, 4, 4))),
 }
+
+
+def _shape(dataset: str, table: TableShape) -> BenchShape:
+    """A row of the paper's table of hyperparameters."""
+    o = PAPER[dataset]
+    sizes = ("d", "depth", "heads", "ff", "predictor_width", "predictor_heads", "predictor_ff")
+    networks = {name: getattr(o, name) for name in sizes}
+    model = first_version(Architecture, imputer_depth=0, **networks)
+    masks = MaskSettings(o.context_share, o.target_share, o.targets)
+    return BenchShape(table, model, masks, o.batch, o.dropout, o.predictor_dropout)
+
+
+SHAPES: dict[str, BenchShape] = {name: _shape(*of) for name, of in TABLES.items()}
 
 
 # --- The task: a model with random weights, a batch of random rows, masks.
@@ -322,51 +267,31 @@ def trainer_step(task: Task) -> Iterator[StepFunction]:
 
 
 def bench_steps(
-    shapes: Sequence[str] = tuple(SHAPES),
+    name: str,
     device: str = "cpu",
     repeats: int = 7,
     mask_sizes: MaskSizes = "middle",
-    ours: Contender = trainer_step,
     with_dropout: bool = False,
-    seed: int = 0,
     batch: int | None = None,
     reference_precision: ReferencePrecision = "tf32",
-) -> list[dict[str, Any]]:
-    """One row of figures per shape.
+) -> dict[str, Any]:
+    """The figures of one shape.
 
     ``with_dropout`` gives the reference the paper's dropout, which ours does not have; ``batch``
     replaces the paper's batch size.
     """
-    for name in shapes:
-        if name not in SHAPES:
-            raise InputError(f"--shapes {name!r} is not one of {', '.join(SHAPES)}")
-    return [
-        _bench_shape(
-            name, device, repeats, mask_sizes, ours, with_dropout, seed, batch, reference_precision
-        )
-        for name in shapes
-    ]
+    if name not in SHAPES:
+        raise InputError(f"--shapes {name!r} is not one of {', '.join(SHAPES)}")
+    arguments = (name, device, mask_sizes, 0, batch)
 
-
-def _bench_shape(
-    name: str,
-    device: str,
-    repeats: int,
-    mask_sizes: MaskSizes,
-    ours: Contender,
-    with_dropout: bool,
-    seed: int,
-    batch: int | None,
-    reference_precision: ReferencePrecision,
-) -> dict[str, Any]:
     def task() -> Task:
-        return make_task(name, device, mask_sizes, seed, batch)
+        return make_task(*arguments)
 
     plain: Contender = partial(
         reference_step, with_dropout=with_dropout, precision=reference_precision
     )
+    ours: Contender = trainer_step
     ready_s = _seconds_to_get_ready(ours(task()))
-    arguments = (name, device, mask_sizes, seed, batch)
     peaks = [peak_mb(_step_growth, (kind, *arguments), device) for kind in (plain, ours)]
     kernels, reference_kernels = (count_kernels(kind(task()), device) for kind in (ours, plain))
     flops = sum(flops_by_operator(task()).values())
@@ -432,12 +357,5 @@ def _seconds_to_get_ready(contender: AbstractContextManager[StepFunction]) -> fl
         return round(time.perf_counter() - start, 1)
 
 
-def _step_growth(
-    contender: Contender,
-    name: str,
-    device: str,
-    mask_sizes: MaskSizes,
-    seed: int,
-    batch: int | None,
-) -> float:
-    return growth_mb(contender(make_task(name, device, mask_sizes, seed, batch)), device)
+def _step_growth(contender: Contender, name: str, device: str, *others: Any) -> float:
+    return growth_mb(contender(make_task(name, device, *others)), device)

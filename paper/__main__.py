@@ -300,7 +300,7 @@ def check_everything(folder: Path, datasets: Sequence[str], scale: Scale) -> Non
     from paper.datasets import loading
     from paper.downstream import open_downstream
     from paper.labels import open_labels
-    from paper.predictors import require
+    from paper.predictors.networks import require
     from paper.representations import open_trainings
     from paper.sensitivity import open_sensitivity
     from paper.simulation import open_simulation
@@ -437,7 +437,7 @@ def known_datasets(
 
 
 def known_predictors(names: Sequence[str] | None, default: Sequence[str]) -> list[str]:
-    from paper.predictors import PREDICTORS
+    from paper.predictors.training import PREDICTORS
 
     return known("predictor", names or default, tuple(PREDICTORS))
 

@@ -12,18 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paper.datasets.loading import Dataset
-from paper.predictors import (
-    COMPONENTS,
-    DEFAULT_ADAPTER,
+from paper.predictors.inputs import COMPONENTS, DEFAULT_ADAPTER, SIZES, Inputs, Tokens
+from paper.predictors.training import (
     FIGURE_PROBE,
     PREDICTORS,
-    SIZES,
     FitOptions,
-    Inputs,
     LabelledInputs,
     PredictorKind,
     SeedModels,
-    Tokens,
     fit_models,
 )
 from paper.protocol import Embedded

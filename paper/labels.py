@@ -32,17 +32,13 @@ from torch import Tensor
 
 from paper.compare import MISSING, TITLES, Block, Figure, Groups, group, plus_minus, standard_error
 from paper.datasets.catalogue import DATASETS
-from paper.predictors import (
+from paper.predictors.inputs import Adapter, InputEncoder, Inputs, Tokens, token_moments
+from paper.predictors.training import (
     PREDICTORS,
-    Adapter,
     FitOptions,
-    InputEncoder,
-    Inputs,
     LabelledInputs,
-    Tokens,
     TrainingSettings,
     fit_models,
-    token_moments,
 )
 from paper.representations import LEARNED, Workbench
 from paper.settings import FULL, SETTINGS, SPLIT_SEED, Scale, Setting, pretraining

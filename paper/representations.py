@@ -14,7 +14,7 @@ from sklearn.decomposition import PCA
 
 from paper.cells import choose_score
 from paper.datasets.loading import Dataset, load_dataset
-from paper.predictors import Inputs, RawEncoder, RawFeatures, Tokens
+from paper.predictors.inputs import Inputs, RawEncoder, RawFeatures, Tokens
 from paper.protocol import Embedded, all_kinds, obtain, obtain_model, refuse_orphans
 from paper.settings import (
     FULL,

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, TypeVar, get_args
 
 from paper.datasets.catalogue import DATASETS, dataset_info
-from paper.predictors import XGBoostSettings
+from paper.predictors.training import XGBoostSettings
 from varjepa.estimators.fitting import ONLINE_PROBE
 from varjepa.models.inference import Measure
 from varjepa.settings import Settings, field_names

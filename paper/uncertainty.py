@@ -45,7 +45,8 @@ from paper.compare import (
     metric_cell,
     short,
 )
-from paper.predictors import FIGURE_PROBE, PREDICTORS, Inputs, RawEncoder, RawFeatures, Tokens
+from paper.predictors.inputs import Inputs, RawEncoder, RawFeatures, Tokens
+from paper.predictors.training import FIGURE_PROBE, PREDICTORS
 from paper.protocol import SCORES, Embedded
 from paper.published import uncertainty_paper_value
 from paper.representations import Workbench

@@ -315,18 +315,23 @@ def load_dataset(
         ((10000, 32), 2000)
     """
     info, draws = dataset_info(name), DrawSettings()
+    path, ambiguity = locate_dataset(name, folder, data_home).path, None
     if info.openml is None:
-        return _load_sim(info, draws)
-    path = locate_dataset(name, folder, data_home).path
-    if path is not None:
-        place = str(path)
-        canonical = canonical_table(info, _read(path), place)
+        sim, place = draw_sim(seed=draws.sim_seed), "generated"
+        source = sim.to_arrow().append_column(TARGET, pa.array(sim.label))
+        canonical = canonical_table(info, source, "the SIM generator's table")
+        # in the order of the draw: its rows are independent already, and the demo shows the same
+        rows, ambiguity = np.arange(info.rows), sim.ambiguity
     else:
-        place = f"OpenML {info.openml.data_id}"
-        canonical = _fetch(info, info.openml, _data_home(data_home), place)
-    shuffled = np.random.default_rng(draws.order_seed).permutation(canonical.order)
-    rows = shuffled[: info.rows]
-    table, ambiguity = canonical.table.take(rows), None
+        if path is not None:
+            place = str(path)
+            canonical = canonical_table(info, _read(path), place)
+        else:
+            place = f"OpenML {info.openml.data_id}"
+            canonical = _fetch(info, info.openml, _data_home(data_home), place)
+        shuffled = np.random.default_rng(draws.order_seed).permutation(canonical.order)
+        rows = shuffled[: info.rows]
+    table = canonical.table.take(rows)
     if info.name == "mnist":
         images = np.stack([column.to_numpy() for column in table.columns], axis=1)
         corrupted = corrupt_images(images, draws.u_seed, draws.r_seed)
@@ -359,23 +364,6 @@ def locate_dataset(
         return Whereabouts("folder", found / f"{info.name}.parquet")
     cached = _cached(info, _data_home(data_home))
     return Whereabouts("cache", cached) if cached.is_file() else Whereabouts("not here")
-
-
-def _load_sim(info: DatasetInfo, draws: DrawSettings) -> Dataset:
-    sim = draw_sim(seed=draws.sim_seed)
-    source = sim.to_arrow().append_column(TARGET, pa.array(sim.label))
-    # in the order of the draw: its rows are independent already, and the demo shows the same ones
-    canonical = canonical_table(info, source, "the SIM generator's table")
-    return Dataset(
-        name=info.name,
-        title=info.title,
-        table=canonical.table,
-        label=canonical.label,
-        class_names=tuple(info.classes.values()),
-        ambiguity=sim.ambiguity,
-        sha256=canonical.sha256,
-        origin="generated",
-    )
 
 
 def _fetch(info: DatasetInfo, table: OpenmlTable, home: Path, place: str) -> CanonicalTable:

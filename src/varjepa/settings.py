@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from pathlib import Path
+from reprlib import repr as short_repr
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from varjepa.errors import InputError
@@ -38,7 +39,8 @@ class Settings:
             value = plain(getattr(self, name))
             object.__setattr__(self, name, value)
             if not fits(value, hint):
-                raise InputError(f"{name} must be {in_words(hint)}, not {getattr(self, name)!r}")
+                # a value from a file may be of any length
+                raise InputError(f"{name} must be {in_words(hint)}, not {short_repr(value)}")
             least = 0 if name in MAY_BE_ZERO else 1
             if int in (hint, *get_args(hint)) and isinstance(value, int) and value < least:
                 raise InputError(f"{name} must be at least {least}, not {value}")
@@ -408,7 +410,7 @@ def fits(value: Any, hint: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
     if hint is float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return is_number and math.isfinite(value) and abs(value) < 2**63
+        return is_number and abs(value) < 2**63  # false of NaN too
     if hint is types.NoneType:
         return value is None
     return isinstance(value, origin or hint)

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.simulation import SimulationBench, compare_simulation, plain_sigreg
+from benchmarks.simulation import compare_simulation, plain_sigreg
 from benchmarks.speed import main
 from tests.cli.test_shell import Captured, assert_refused, exit_code
 from varjepa.variational.sigreg import SigregSettings, draw_directions, sigreg_mse
 
 
 def test_comparison_is_honest() -> None:
-    result = compare_simulation(SimulationBench(variant="D", runs=2, epochs=1))
+    result = compare_simulation("D", runs=2, epochs=1)
     assert result["largest_difference"] < 1e-9
     assert result["plain_seconds"] > 0
     assert result["ratio"] == pytest.approx(

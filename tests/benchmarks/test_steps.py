@@ -34,7 +34,7 @@ FIGURES = (
 
 def test_a_row_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_step, "peak_mb", lambda *_: 1.0)  # a fresh process each: slow
-    (row,) = bench_steps(["electricity"], repeats=1, batch=8, mask_sizes="drawn")
+    row = bench_steps("electricity", repeats=1, batch=8, mask_sizes="drawn")
     assert (row["shape"], row["device"], row["batch"]) == ("electricity", "cpu", 8)
     assert all(math.isfinite(row[name]) and row[name] > 0 for name in FIGURES)
     assert row["environment"]["torch"] == torch.__version__
@@ -103,4 +103,4 @@ def test_the_papers_feature_counts() -> None:
 
 def test_unknown_shapes_are_refused() -> None:
     with pytest.raises(InputError, match="'iris' is not one of adult"):
-        bench_steps(["iris"])
+        bench_steps("iris")

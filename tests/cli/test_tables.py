@@ -190,7 +190,7 @@ def test_fit_says_that_a_number_selects_nothing(
         (["fit", "{new}.csv", "--out", "{new}"], "cannot read"),
         (["fit", "{new}.xls", "--out", "{new}"], "cannot read"),
         (["fit", "{model}/history.jsonl", "--out", "{new}"], ".parquet"),
-        (["fit", "{new}*.parquet", "--out", "{new}"], "no file is called"),
+        (["fit", "{new}*.parquet", "--out", "{new}"], "no file matches"),
         (["embed", "{new}", "{table}", "--out", "{new}.csv"], "cannot read the model folder"),
         (["score", "{table}", "{table}", "--out", "{new}.csv"], "not a model folder: it is a file"),
         (["impute", "{data}", "{table}", "--out", "{new}.csv"], "it has no manifest.json"),

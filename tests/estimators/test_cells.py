@@ -32,9 +32,14 @@ import torch
 from tests.small import fit_small
 from varjepa import VarTJEPA
 from varjepa.errors import InputError
-from varjepa.estimators.cells import levels_from_json
-from varjepa.estimators.clusters import clusters_from_json, fit_clusters
-from varjepa.metrics.calibration import COVERAGES, calibrate_levels, level_for
+from varjepa.estimators.calibration import (
+    COVERAGES,
+    calibrate_levels,
+    clusters_from_json,
+    fit_clusters,
+    level_for,
+    levels_from_json,
+)
 
 ROWS = 1200
 NUMBERS = ["pages", "x", "y", "stars", "day"]

@@ -351,7 +351,7 @@ def test_max_steps_in_memory(tmp_path: Path, capsys: Captured) -> None:
     [
         ("nothing", [], "cannot read nothing: No such file"),
         ("empty", [], "empty holds no .parquet file"),
-        ("no*.parquet", [], "no file is called no*.parquet"),
+        ("no*.parquet", [], "no file matches no*.parquet"),
         ("logs/*.csv", [], "logs/a.csv is not a .parquet file"),
         ("logs", ["--target", "colour"], "--target 'colour' is not a column of logs"),
         ("logs", ["--kind", "colour=numeric"], "there is no column 'colour'"),
@@ -456,7 +456,7 @@ def write_wide(folder: Path, rows: int, files: int) -> Path:
 
 def measured(folder: Path, out: Path, steps: int) -> float:
     """Peak memory of a fit in MB."""
-    fit = ["fit", str(folder), "--out", str(out), "--max-steps", str(steps)]
+    fit = ["fit", str(folder), "--out", str(out), "--max-steps", str(steps), "--overwrite"]
     command = [sys.executable, str(SCRIPT), "as-is", *fit]
     done = subprocess.run(command, env=_with_tests(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -168,6 +168,14 @@ def test_ten_thousand_mutated_folders(
     )
 
 
+@pytest.mark.parametrize("value", [[0] * 500, "x" * 10**6, 10**4000], ids=["list", "text", "int"])
+def test_a_long_value_makes_no_long_sentence(folder: Path, value: Any) -> None:
+    edit(folder / "config.json", lambda c: c["parameters"]["training"].update(max_norm=value))
+    with pytest.raises(ModelFileError, match="max_norm must be a finite number") as refused:
+        VarTJEPA.load(folder)
+    assert len(str(refused.value)) < len(str(folder)) + 300
+
+
 # --- 3
 
 

@@ -25,8 +25,8 @@ from varjepa.models.cells import (
 )
 from varjepa.models.var_t_jepa import CellDistributions
 from varjepa.nn.layers import BinHeads
-from varjepa.tables.bins import Bins
 from varjepa.tables.codec import EncodedTable
+from varjepa.tables.scaling import Bins
 
 RNG = np.random.default_rng(0)
 COLUMNS = {

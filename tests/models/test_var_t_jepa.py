@@ -31,8 +31,8 @@ from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
 from varjepa.nn.layers import TableShape
 from varjepa.randomness import seeded_weights
 from varjepa.settings import MIN_NOISE_VARIANCE, Architecture
-from varjepa.tables.bins import Bins
 from varjepa.tables.codec import EncodedTable
+from varjepa.tables.scaling import Bins
 from varjepa.variational.elbo import ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise
 

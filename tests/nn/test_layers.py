@@ -33,7 +33,7 @@ from varjepa.nn.layers import (
     group_by_size,
 )
 from varjepa.nn.transformer import Transformer, attend
-from varjepa.tables.bins import Bins
+from varjepa.tables.scaling import Bins
 
 
 @pytest.fixture(autouse=True)

@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 
 from paper.cells import choices_of, fit_best, predictor_settings
-from paper.predictors import (
-    DEFAULT_ADAPTER,
-    PREDICTORS,
-    FitOptions,
-    Inputs,
-    RawFeatures,
-    XGBoostSettings,
-)
+from paper.predictors.inputs import DEFAULT_ADAPTER, Inputs, RawFeatures
+from paper.predictors.training import PREDICTORS, FitOptions, XGBoostSettings
 from paper.settings import CHOICES, FULL, SETTINGS
 
 

@@ -34,7 +34,8 @@ from paper.labels import (
     take,
     training_of,
 )
-from paper.predictors import PREDICTORS, Inputs, RawFeatures, Tokens
+from paper.predictors.inputs import Inputs, RawFeatures, Tokens
+from paper.predictors.training import PREDICTORS
 from paper.settings import FULL
 from tests.paper.tiny import TINY
 from varjepa.errors import InputError, Interrupted

@@ -25,7 +25,7 @@ import pytest
 
 from paper import uncertainty as scores
 from paper import uncertainty as study
-from paper.predictors import RawFeatures
+from paper.predictors.inputs import RawFeatures
 from paper.protocol import SCORES
 from paper.uncertainty import Scored, UncertaintyPlan, example_images, told_ambiguity
 from tests.paper.tiny import TINY, sim_under_any_name

@@ -26,7 +26,7 @@ from hypothesis.extra import numpy as hnp
 
 from varjepa.errors import InputError
 from varjepa.tables import TableCodec
-from varjepa.tables.bins import Bins
+from varjepa.tables.scaling import Bins
 
 RNG = np.random.default_rng(0)
 

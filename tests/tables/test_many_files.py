@@ -139,7 +139,7 @@ def test_wrong_files(tmp_path: Path) -> None:
             TableFiles.find(str(source), labels)
 
     refused(tmp_path, r"holds no \.parquet file")
-    refused(tmp_path / "*.parquet", "no file is called")
+    refused(tmp_path / "*.parquet", "no file matches")
     refused(tmp_path / "none.parquet", "cannot read .*none.parquet: No such file")
     one = write(tmp_path, "one/a.parquet", x=[1], y=[2])
     write(tmp_path, "one/b.parquet", x=[1], z=[2])

@@ -253,5 +253,5 @@ def test_files_that_cannot_be_read(
 def test_sources_without_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds no \.parquet file"):
         find_tables(tmp_path)
-    with pytest.raises(InputError, match="no file is called"):
+    with pytest.raises(InputError, match="no file matches"):
         find_tables(tmp_path / "*.parquet")

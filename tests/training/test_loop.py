@@ -32,8 +32,8 @@ from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.nn.layers import TableShape
 from varjepa.randomness import seeded_weights
 from varjepa.settings import Architecture, Objective, Training
-from varjepa.tables.bins import Bins
 from varjepa.tables.codec import EncodedTable
+from varjepa.tables.scaling import Bins
 from varjepa.training import loop
 from varjepa.training.checkpoints import TrainingState, checkpointing, snapshot
 from varjepa.training.cuda_graphs import PaddedStepper

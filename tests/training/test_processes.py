@@ -53,6 +53,7 @@ from varjepa.nn.layers import TableShape
 from varjepa.randomness import seeded_weights
 from varjepa.settings import PointArchitecture, PointObjective, Run, Training
 from varjepa.tables.codec import EncodedTable
+from varjepa.tables.scaling import Bins
 from varjepa.training.checkpoints import Checkpoints, broadcast_checkpoint, checkpointing
 from varjepa.training.cuda_graphs import PaddedStepper
 from varjepa.training.loop import (
@@ -439,10 +440,11 @@ def adult_stepper(world: World) -> Stepper:
     """The estimator's defaults on a table of Adult's shape."""
     g = torch.Generator().manual_seed(0)
     cat = torch.stack([torch.randint(1, n + 1, (8192,), generator=g) for n in LEVELS], 1)
+    rows = EncodedTable(torch.rand(8192, 6, generator=g), cat, None)
+    bins = tuple(Bins.fit(column) for column in rows.num.double().numpy().T)
     estimator = VarTJEPA()
     with seeded_weights(0):
-        model = estimator._build(TableShape(6, tuple(n + 1 for n in LEVELS)))
-    rows = EncodedTable(torch.rand(8192, 6, generator=g), cat, None)
+        model = estimator._build(TableShape(6, tuple(n + 1 for n in LEVELS), bins))
     settings = Training(epochs=100, batch_size=512)
     return make_stepper(estimator._loss(model), rows, settings, 0, world)
 
@@ -486,6 +488,8 @@ def test_two_processes_are_faster(
     ]
     for racer in racers:
         racer.start()
+    for _told, other in ends:
+        other.close()  # a racer that dies is an end of file, not a wait without end
     rounds: list[list[tuple[float, float]]] = []
     for _ in range(ROUNDS):  # in turn: the machine may be shared
         rounds.append([])

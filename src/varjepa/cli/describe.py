@@ -19,7 +19,7 @@ def describe(
     ],
     kind: Kinds = None,
 ) -> None:
-    """Kinds, levels, dates and missing values of every column; columns to check."""
+    """Show what is inferred of every column: kind, values, missing cells; and what to check."""
     check_source(source)
     path = Path(source)
     is_model = (path / "manifest.json").exists()

@@ -30,21 +30,21 @@ def embed(
     device: options.Device = "auto",
     batch_rows: Annotated[
         int | None,
-        typer.Option(help="Rows in memory at a time. Default: as fits the model.", min=1),
+        typer.Option(help="Rows in memory at a time. Default: by the size of the model.", min=1),
     ] = None,
     part_rows: Annotated[
-        int | None, typer.Option(help="Rows of a part file. Default: about 256 MB.", min=1)
+        int | None, typer.Option(help="Rows in a part file. Default: those of about 256 MB.", min=1)
     ] = None,
     overwrite: options.Overwrite = False,
     raw_text: options.RawText = False,
     engine: Annotated[
-        str, typer.Option(help="Who computes: local, this process; or ray, a cluster.")
+        str, typer.Option(help="What computes: local (this process) or ray (a cluster).")
     ] = "local",
     address: Annotated[
-        str | None, typer.Option(help="Of a Ray cluster. Default: the processors of this machine.")
+        str | None, typer.Option(help="A Ray cluster. Default: the processors of this machine.")
     ] = None,
 ) -> None:
-    """Posterior means of every row, with its uncertainty; memory does not grow with the rows."""
+    """Write the embedding and the uncertainty of every row; memory does not grow with the rows."""
     is_file = bool(out.suffix) and not out.is_dir()
     if is_file and part_rows is not None:
         raise InputError(f"--part-rows is for a folder of parts, and {out} is one file")

@@ -34,10 +34,10 @@ def evaluate(
     runs: Annotated[int, typer.Option(help="Trainings of each predictor.", min=1)] = 3,
     epochs: Annotated[
         int | None,
-        typer.Option(help="Of T-JEPA and Var-T-JEPA. Default: as the table needs.", min=1),
+        typer.Option(help="Epochs of T-JEPA and Var-T-JEPA. Default: by the rows.", min=1),
     ] = None,
     transductive: Annotated[
-        bool, typer.Option(help="Fit representations on all rows, without labels, as the paper.")
+        bool, typer.Option(help="Fit representations on all rows, without labels, as in the paper.")
     ] = False,
     labels_pick_checkpoint: Annotated[
         bool, typer.Option(help="Training labels choose the checkpoint.")

@@ -25,7 +25,9 @@ Table = Annotated[Path, typer.Argument(help="A .csv, .csv.gz, .parquet, .arrow o
 Tables = Annotated[
     str, typer.Argument(help='A table, a folder of .parquet files, or a pattern: "logs/*.parquet".')
 ]
-Out = Annotated[Path, typer.Option(help="File to write; the ending chooses CSV, Parquet or Arrow.")]
+Out = Annotated[
+    Path, typer.Option(help="File to write; the extension picks CSV, Parquet or Arrow.")
+]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Let --out replace an existing model or an input.")
 ]
@@ -57,7 +59,7 @@ def check_source(source: str | Path) -> None:
     if not glob.has_magic(text):
         raise InputError(f"cannot read {text}: No such file or directory")
     if not _matches(text):
-        raise InputError(f"no file is called {text}")
+        raise InputError(f"no file matches {text}")
 
 
 def check_model(folder: Path) -> None:

@@ -25,9 +25,9 @@ def score(
     overwrite: options.Overwrite = False,
     raw_text: options.RawText = False,
 ) -> None:
-    """Per row: the objective, its five terms, and its uncertainty; on request also per cell.
+    """Write the objective, its five terms and the uncertainty of every row, or also of cells.
 
-    The uncertainty of a cell is of the kind that is asked for first, by default unpredictable.
+    With several kinds of uncertainty, cells get the first one.
     """
     options.check_paths(out, overwrite, table, model=model)
 

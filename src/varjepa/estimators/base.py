@@ -6,15 +6,18 @@ A subclass says which model it is about: its constructor's parameters, the netwo
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from numbers import Integral
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -38,9 +41,16 @@ from varjepa.estimators.fitting import (
     with_validation,
 )
 from varjepa.estimators.frames import refuse_too_little, to_arrow
-from varjepa.estimators.persistence import from_saved, to_saved
 from varjepa.estimators.resuming import claim, open_checkpoints
-from varjepa.model_folder import open_model, save_model
+from varjepa.model_folder import (
+    Kind,
+    ModelFileError,
+    OpenModel,
+    SavedModel,
+    WeightFile,
+    open_model,
+    save_model,
+)
 from varjepa.nn.kernels.cpu import map_blocks
 from varjepa.nn.layers import TableShape
 from varjepa.randomness import seeded_weights
@@ -54,11 +64,22 @@ from varjepa.settings import (
     at_least_one,
     changed,
     expand,
+    from_json,
     one_of,
+    to_json,
 )
-from varjepa.tables import EncodedTable, Scaling, TableCodec
+from varjepa.tables import KINDS, SCALINGS, EncodedTable, Scaling, TableCodec, codec_json
 from varjepa.tables import Kind as ColumnKind
-from varjepa.tables.codec_json import StrictObject
+from varjepa.tables.codec_json import (
+    StrictObject,
+    flag,
+    integer,
+    list_of,
+    number,
+    optional,
+    text,
+    whole_text,
+)
 from varjepa.tables.describe import TableDescription, describe_codec
 from varjepa.tables.streaming import TableFiles
 from varjepa.training.checkpoints import Checkpoint, Checkpoints, Record
@@ -464,3 +485,185 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         parts = [part[:count] for part, count in map_blocks(one, rows)]
         self.model_.cpu()  # a fitted estimator stays picklable anywhere
         return torch.cat(parts).numpy()
+
+
+# --- a fitted estimator as a model folder, and back
+#
+# On the way back nothing in the folder is believed: settings check themselves, the codec is checked
+# against the columns it names, and every tensor's type and shape against networks that are only
+# planned, before memory is allocated. What is left is what ``to_saved`` could have written.
+
+Estimator = TypeVar("Estimator", bound=TableEstimator)
+
+LAYER_COUNTS = ("depth", "predictor_depth", "imputer_depth")
+
+_FRAMES = ("numpy", "pyarrow", "pandas", "polars", "modin", "cudf")
+
+
+def parameters_to_json(estimator: TableEstimator) -> dict[str, Any]:
+    """The parameters that describe a model; settings that were left out are saved as defaults."""
+    estimator.check_parameters()
+    seed = estimator.random_state
+    return {
+        **{name: to_json(estimator.settings(name)) for name in estimator.settings_kinds},
+        "column_kinds": None if estimator.column_kinds is None else dict(estimator.column_kinds),
+        "scaling": estimator.scaling,
+        "max_levels": int(estimator.max_levels),
+        "output": estimator.output,
+        "device": estimator.device,
+        # a generator's state is not a setting
+        "random_state": int(seed) if isinstance(seed, Integral) else None,
+    }
+
+
+def parameters_from_json(kind: type[TableEstimator], value: Any, where: str) -> dict[str, Any]:
+    """Arguments of the constructor, from untrusted JSON."""
+    return StrictObject(value, where).take_all(
+        **{name: partial(from_json, one) for name, one in kind.settings_kinds.items()},
+        column_kinds=optional(_kinds),
+        scaling=optional(codec_json.one_of(SCALINGS)),
+        max_levels=_below(2**63),
+        output=codec_json.one_of(OUTPUTS),
+        device=whole_text,
+        random_state=optional(_below(2**32)),
+    )
+
+
+def _kinds(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where} must be a JSON object")
+    return {whole_text(k, where): codec_json.one_of(KINDS)(v, where) for k, v in value.items()}
+
+
+def to_saved(estimator: TableEstimator) -> SavedModel:
+    """Everything a loaded estimator needs to answer as this one does."""
+    names = getattr(estimator, "feature_names_in_", None)
+    config = {
+        "estimator": type(estimator).__name__,
+        "parameters": parameters_to_json(estimator),
+        "seed": estimator.seed_,
+        "best_epoch": estimator.best_epoch_,
+        "selected_by": estimator.selected_by_,
+        "collapse": asdict(estimator.collapse_),
+        "n_features": estimator.n_features_in_,
+        "feature_names": None if names is None else list(names),
+        "frame": estimator.frame_,
+        "history": [
+            {key: _finite(value) for key, value in record.items()} for record in estimator.history_
+        ],
+        **estimator._learned_to_json(),
+    }
+    return SavedModel(config, estimator.codec_.to_json(), dict(estimator.model_.state_dict()))
+
+
+def from_saved(kind: type[Estimator], saved: OpenModel, folder: Path) -> Estimator:
+    """The estimator that was saved, or one sentence about what is wrong with the folder."""
+    name = saved.config.get("estimator") if isinstance(saved.config, dict) else None
+    if name != kind.__name__:
+        if name in ("VarTJEPA", "TJEPA"):
+            raise ModelFileError(f"{folder} holds a {name}, not a {kind.__name__}")
+        raise ModelFileError(f"{folder} does not hold a {kind.__name__} of this version")
+    try:
+        config = StrictObject(saved.config, "config")
+        config.take("estimator", text)
+        parameters = config.take(
+            "parameters", lambda value, where: parameters_from_json(kind, value, where)
+        )
+        estimator = kind(**parameters)
+        estimator.codec_ = _codec(saved.codec)
+        _restore(estimator, config)
+        estimator.model_ = _networks(estimator, saved.weights).eval()
+    except ModelFileError:
+        raise
+    except InputError as error:
+        raise ModelFileError(f"{folder} is not a model to load: {error}") from error
+    return estimator
+
+
+def _restore(estimator: TableEstimator, config: StrictObject) -> None:
+    """What was learned besides codec and networks."""
+    names = estimator.codec_.schema.names
+    estimator.seed_ = config.take("seed", _below(2**32))
+    estimator.best_epoch_ = config.take("best_epoch", _below(2**32))
+    estimator.selected_by_ = config.take("selected_by", whole_text)
+    estimator.collapse_ = config.take("collapse", _collapse)
+    estimator.n_features_in_ = config.take("n_features", integer)
+    given = config.take("feature_names", optional(list_of(whole_text)))
+    if estimator.n_features_in_ != len(names) or given not in (None, names):
+        raise InputError("config.n_features and feature_names do not fit the codec's columns")
+    if given is not None:
+        estimator.feature_names_in_ = np.array(given, dtype=object)
+    frame = config.take("frame", text)
+    estimator.frame_ = frame if frame in _FRAMES else "pyarrow"  # else nobody could make one
+    estimator.history_ = list(config.take("history", list_of(_record)))
+    estimator._restore_learned(config)
+    config.finish()
+
+
+def _codec(value: Any) -> TableCodec:
+    """The codec, once it has shown that it can write a row: the last level of every category."""
+    codec = TableCodec.from_json(value)
+    numbers = np.zeros((1, len(codec.numeric)))
+    codes = np.array([[len(category.levels) for category in codec.categorical]], dtype=np.int64)
+    try:
+        codec.decode(numbers, codes)
+    except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
+        raise InputError("codec.columns have types that their values cannot have") from error
+    return codec
+
+
+def _networks(estimator: TableEstimator, weights: WeightFile) -> nn.Module:
+    """Networks with the file's weights; they are planned first, without memory for weights."""
+    shape = estimator.table_shape(estimator.codec_)
+    # layers are planned one by one, and each has weights of its own
+    architecture = estimator.settings("architecture")
+    if any(getattr(architecture, name, 0) > len(weights) for name in LAYER_COUNTS):
+        raise InputError("config.parameters has more layers than there are weights")
+    try:
+        with torch.device("meta"):
+            planned = estimator._build(shape).state_dict()
+    except (ArithmeticError, TypeError, ValueError, RuntimeError) as error:
+        raise InputError("config.parameters are not those of a network") from error
+    if weights.kinds != {name: Kind.of(tensor) for name, tensor in planned.items()}:
+        raise InputError("the weights are not those of config.json and codec.json")
+    with seeded_weights(estimator.seed_):  # leaves torch's own random numbers where they were
+        model = estimator._build(shape)
+    for name, tensor in model.state_dict().items():
+        weights.read_into(name, tensor)
+    return model
+
+
+def _collapse(value: Any, where: str) -> CollapseReport:
+    checks = {"active_units": number, "active_share": number, "collapsed": flag}
+    found = StrictObject(value, where).take_all(silent_features=list_of(integer), **checks)
+    return CollapseReport(**found)
+
+
+def _record(value: Any, where: str) -> dict[str, Any]:
+    """One epoch: names, and a number, a word or nothing for each."""
+    if not isinstance(value, dict):
+        raise InputError(f"{where} must be a JSON object")
+    return {whole_text(key, where): _measured(item, where) for key, item in value.items()}
+
+
+def _measured(value: Any, where: str) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return whole_text(value, where)
+    return integer(value, where) if isinstance(value, int) else number(value, where)
+
+
+def _below(end: int) -> Any:
+    def check(value: Any, where: str) -> int:
+        if not 0 <= integer(value, where) < end:
+            raise InputError(f"{where} must be between 0 and {end - 1}")
+        return int(value)
+
+    return check
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN: a loss that was none is missing."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

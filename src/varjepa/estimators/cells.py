@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 
 from varjepa.errors import InputError
 from varjepa.estimators.frames import like_input
-from varjepa.metrics.calibration import COVERAGES
 from varjepa.tables import TableCodec
-from varjepa.tables.codec_json import list_of, share
 from varjepa.tables.columns import VALUE
 from varjepa.tables.messages import quoted, suggestion
 from varjepa.tables.scaling import Scaler
@@ -149,21 +147,3 @@ def decimals(scaler: Scaler) -> int | None:
 
 FLOAT32_STEP = 2.0**-22
 """Distance of values, in ranges of their column, that float32 in network scale tells apart."""
-
-
-# --- calibrated levels as JSON
-
-
-def levels_from_json(features: int) -> Any:
-    """A check of calibrated levels that are read from a file: ascending shares of each feature."""
-
-    def check(value: Any, where: str) -> NDArray[np.float64]:
-        found = list_of(list_of(share))(value, where)
-        if len(found) != features or any(len(one) != len(COVERAGES) for one in found):
-            raise InputError(f"{where} must have {len(COVERAGES)} levels for each number")
-        levels = np.array(found, dtype=np.float64).reshape(features, len(COVERAGES))
-        if (np.diff(levels, axis=1) < 0.0).any():
-            raise InputError(f"{where} must have ascending levels")
-        return levels
-
-    return check

@@ -64,7 +64,8 @@ CALIBRATION_ROWS = 2048
 """Rows that a trained model is calibrated on, and its clusters are learned from, at most."""
 
 PROBE_ROWS = 8192
-"""Rows of a streamed table that a probe may learn from; the collapse alarm reads some."""
+"""Rows that a probe learns from at most, unless a user names its rows: more take longer than they
+are worth at every validation. Of a streamed table, the collapse alarm reads some of them."""
 
 
 def table_files(X: Any) -> TableFiles | None:
@@ -255,7 +256,7 @@ def with_validation(estimator: TableEstimator, data: TrainingData, validation: A
     if validation is None:
         return data
     if data.rows is None:
-        raise InputError("a table larger than memory picks its own validation rows: leave it out")
+        raise InputError("validation: a table larger than memory picks its own rows")
     if isinstance(validation, Validation):
         return replace(data, validation=validation)
     X, y = validation if isinstance(validation, tuple) else (validation, None)
@@ -334,7 +335,7 @@ def _parts(
     """Numbers of the rows to train on (None: all, in order), to fit a probe on, to score with."""
     if validation is None:
         training, held_out = hold_out(rows, share, seed)
-        return training, training, held_out
+        return training, training[:PROBE_ROWS], held_out
     scored = _row_numbers(validation.rows, "validation.rows", rows)
     everything = torch.arange(len(rows), device=rows.num.device)
     training = everything

@@ -22,19 +22,21 @@ from torch import Tensor
 from varjepa.environment import pick_device
 from varjepa.errors import InputError
 from varjepa.estimators.base import TableEstimator
+from varjepa.estimators.calibration import (
+    Clusters,
+    calibrate_levels,
+    clusters_from_json,
+    clusters_to_json,
+    fit_clusters,
+    level_for,
+    levels_from_json,
+    score_memberships,
+)
 from varjepa.estimators.cells import (
     Asked,
     CellPredictions,
     cell_predictions,
     decode_values,
-    levels_from_json,
-)
-from varjepa.estimators.clusters import (
-    Clusters,
-    clusters_from_json,
-    clusters_to_json,
-    fit_clusters,
-    score_memberships,
 )
 from varjepa.estimators.frames import (
     as_kind,
@@ -44,7 +46,6 @@ from varjepa.estimators.frames import (
     to_arrow,
     with_all_columns,
 )
-from varjepa.metrics.calibration import calibrate_levels, level_for
 from varjepa.models.cells import (
     MAX_PASSES,
     NORMAL_ENTROPY,
@@ -79,9 +80,9 @@ from varjepa.nn.layers import TableShape
 from varjepa.randomness import generator_for
 from varjepa.settings import Architecture, Objective, Training, at_least_one, one_of
 from varjepa.tables import TableCodec, read_table
-from varjepa.tables.bins import Bins
 from varjepa.tables.codec import EncodedTable
 from varjepa.tables.codec_json import StrictObject
+from varjepa.tables.scaling import Bins
 from varjepa.training.losses import VarTJepaLoss, elbo_weights
 from varjepa.variational.elbo import ElboWeights, weighted_loss
 from varjepa.variational.gaussian import DiagonalGaussian

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from varjepa.nn.transformer import attend
-from varjepa.tables.bins import Bins
+from varjepa.tables.scaling import Bins
 from varjepa.variational.gaussian import DiagonalGaussian, at_least_float32
 
 

@@ -86,10 +86,8 @@ def inline(
 @contextmanager
 def page_style(key: str) -> Iterator[None]:
     """The defaults of matplotlib and ours, whatever the user's own style is."""
-    try:
-        import matplotlib.style
-    except ImportError as error:
-        raise InputError("figures need matplotlib: pip install 'varjepa[report]'") from error
+    check_can_draw()
+    import matplotlib.style
 
     with matplotlib.style.context(["default", {**_STYLE, "svg.hashsalt": key}]):
         yield

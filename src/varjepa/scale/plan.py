@@ -99,7 +99,7 @@ def keep_plan(folder: Path, plan: Plan, may_choose_rows: bool) -> Plan:
     path = folder / PLAN_FILE
     if not path.exists():
         if any(not found.name.startswith(".") for found in folder.iterdir()):
-            raise InputError(f"{folder} is not empty and holds no embeddings that could go on")
+            raise InputError(f"{folder} is not empty, and holds no embeddings to continue")
         write_json(path, plan.to_json())
         return plan
     begun = _read(path)

@@ -23,12 +23,14 @@ from varjepa.tables.columns import (
     Column,
     Feature,
     Kind,
+    LeftOut,
     Levels,
     LevelSummary,
     Marginal,
     MemoryLimits,
     NumberSummary,
     NumericFeature,
+    Reason,
     TableInMemory,
     TableSchema,
     TableSource,
@@ -37,8 +39,8 @@ from varjepa.tables.columns import (
     draft_columns,
     fit_part,
     read_parts,
+    text_reason,
 )
-from varjepa.tables.left_out import LeftOut, Reason, text_reason
 from varjepa.tables.messages import TableWarnings, collect_warnings, listed, quoted, suggestion
 from varjepa.tables.reading import read_table
 from varjepa.tables.scaling import Scaler, Scaling, check_scaling

@@ -17,21 +17,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from varjepa.errors import InputError
-from varjepa.tables.bins import MOST_BINS, TAILS, Bins
 from varjepa.tables.columns import (
     KINDS,
     MOST_DECIMALS,
+    REASONS,
     VALUE,
     CategoricalFeature,
     Column,
+    LeftOut,
     Levels,
     Marginal,
     NumericFeature,
     TableSchema,
 )
-from varjepa.tables.left_out import REASONS, LeftOut
 from varjepa.tables.messages import listed
-from varjepa.tables.scaling import SCALINGS, Scaler, step_of_decimals
+from varjepa.tables.scaling import MOST_BINS, SCALINGS, TAILS, Bins, Scaler, step_of_decimals
 from varjepa.tables.values import CALENDAR_PARTS, ELAPSED, NANOSECONDS, parse_type
 
 Check = Callable[[Any, str], Any]

@@ -11,8 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from varjepa.tables.codec import TableCodec, restore_instants, restore_numbers
-from varjepa.tables.columns import VALUE, CategoricalFeature, Column, Kind, NumericFeature
-from varjepa.tables.left_out import LeftOut, Reason, is_called_code
+from varjepa.tables.columns import (
+    VALUE,
+    CategoricalFeature,
+    Column,
+    Kind,
+    LeftOut,
+    NumericFeature,
+    Reason,
+    is_called_code,
+)
 from varjepa.tables.messages import collect_warnings, joined, quoted, shortened
 from varjepa.tables.reading import read_table
 from varjepa.tables.values import ELAPSED, Instants, is_span, value_type

@@ -97,7 +97,7 @@ def find_tables(
         seen = _seen(root, (match for match in matches if match.is_file()))
         found = [(path.relative_to(root), path) for path in seen]
         if not found:
-            raise InputError(f"no file is called {text}")
+            raise InputError(f"no file matches {text}")
     else:
         found = [(Path(path.name), path)]
     if apart_from is not None:

@@ -11,18 +11,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from paper.predictors import (
+from paper.predictors.inputs import Adapter, Inputs, RawFeatures, Tokens
+from paper.predictors.networks import AutoInt, build_ft_transformer
+from paper.predictors.training import (
     PREDICTORS,
-    Adapter,
     FitOptions,
-    Inputs,
     LabelledInputs,
     PredictorKind,
-    RawFeatures,
-    Tokens,
     fit_models,
 )
-from paper.predictors.networks import AutoInt, build_ft_transformer
 from varjepa.evaluate.splits import Split
 
 NETWORKS = ("linear_probe", "mlp", "dcn_v2", "resnet", "autoint", "ft_transformer")

@@ -15,15 +15,17 @@ import numpy as np
 import pytest
 import torch
 
-from paper.predictors import FitOptions, Inputs, Tokens
 from paper.predictors.inputs import (
     BLOCK,
     SIZES,
     Adapter,
     InputEncoder,
+    Inputs,
     PrincipalComponents,
     TokenComponents,
+    Tokens,
 )
+from paper.predictors.training import FitOptions
 from tests.paper.predictors.data import fit_seeds
 from varjepa.evaluate.splits import Split
 

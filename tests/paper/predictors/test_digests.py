@@ -15,15 +15,8 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from paper.predictors import (
-    FitOptions,
-    Inputs,
-    LabelledInputs,
-    RawFeatures,
-    Tokens,
-    TrainingSettings,
-    fit_models,
-)
+from paper.predictors.inputs import Inputs, RawFeatures, Tokens
+from paper.predictors.training import FitOptions, LabelledInputs, TrainingSettings, fit_models
 from tests.digests import runs
 from tests.digests.test_digests import different, other_arithmetic
 from tests.paper.predictors.data import ADAPTERS, fit_seeds

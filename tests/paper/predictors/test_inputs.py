@@ -12,20 +12,19 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from paper.predictors import (
+from paper.predictors.inputs import (
     DEFAULT_ADAPTER,
-    PREDICTORS,
-    FitOptions,
+    MAX_LEVELS,
+    Batch,
     InputEncoder,
     Inputs,
+    InputShape,
     RawEncoder,
     RawFeatures,
     Tokens,
-    TrainingSettings,
 )
-from paper.predictors.inputs import MAX_LEVELS, Batch, InputShape
 from paper.predictors.networks import FrontEnd
-from paper.predictors.training import SeedStack
+from paper.predictors.training import PREDICTORS, FitOptions, SeedStack, TrainingSettings
 from tests.paper.predictors.data import ADAPTERS, fit_seeds, light, pace, some_tokens, split_of
 from varjepa.errors import InputError
 from varjepa.tables import EncodedTable

@@ -16,8 +16,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from paper.predictors import PREDICTORS, FitOptions, TrainingSettings
-from paper.predictors.training import PROBE
+from paper.predictors.training import PREDICTORS, PROBE, FitOptions, TrainingSettings
 from tests.paper.predictors.data import NETWORKS, fit_seeds, light, split_of, two_gaussians
 from varjepa.errors import InputError
 from varjepa.evaluate.splits import Split

@@ -10,22 +10,18 @@ import pytest
 import rtdl_revisiting_models
 import torch
 
-from paper.predictors import (
-    PREDICTORS,
-    FitOptions,
-    Inputs,
-    LabelledInputs,
-    RawFeatures,
-    TrainingSettings,
-    fit_models,
-)
-from paper.predictors.inputs import Batch, EncodedRows, InputShape
+from paper.predictors.inputs import Batch, EncodedRows, Inputs, InputShape, RawFeatures
 from paper.predictors.networks import MLP, ResNet, build_resnet, draw_noise, dropout_streams
 from paper.predictors.training import (
+    PREDICTORS,
+    FitOptions,
     Labelled,
+    LabelledInputs,
     SeedStack,
     Stopping,
+    TrainingSettings,
     dropout_numbers,
+    fit_models,
     kept_per_row,
     mean_loss,
     predict_stack,

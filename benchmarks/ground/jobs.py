@@ -369,8 +369,7 @@ def _sample_peer(task: Task, train: pd.DataFrame) -> pd.DataFrame:
 def anomaly(task: Task) -> dict[str, Figures]:
     """Learn from all rows and score them."""
     table = load(task.table, task.rows)
-    scores = _anomaly_scores(task, table.features, None)
-    return {"anomaly": {"auroc": float(roc_auc_score(table.target, scores))}}
+    return {"anomaly": _anomaly_figures(task, table.features, None, table.target)}
 
 
 def anomaly_normal(task: Task) -> dict[str, Figures]:
@@ -379,20 +378,47 @@ def anomaly_normal(task: Task) -> dict[str, Figures]:
     normal = np.random.default_rng(task.seed).permutation(np.flatnonzero(table.target == 0))
     fit = np.sort(normal[: len(normal) // 2])
     test = np.setdiff1d(np.arange(len(table.target)), fit)
-    scores = _anomaly_scores(task, table.features.iloc[fit], table.features.iloc[test])
-    return {"anomaly_normal": {"auroc": float(roc_auc_score(table.target.iloc[test], scores))}}
+    rows = table.features.iloc[fit], table.features.iloc[test]
+    return {"anomaly_normal": _anomaly_figures(task, *rows, table.target.iloc[test])}
 
 
-def _anomaly_scores(task: Task, fit: pd.DataFrame, asked: pd.DataFrame | None) -> Floats:
-    if task.method == OURS:
-        model = task.contender.make(task.seed).fit(fit)
-        rows = fit if asked is None else asked
-        own = hasattr(model, "outlier_score")
-        return _floats(model.outlier_score(rows) if own else model.uncertainty(rows, "nll"))
-    frames = [fit] if asked is None else [fit, asked]
-    coder = Coder(*frames)
-    features = probes.standardised(*(coder(frame) for frame in frames))
-    return DETECTORS[task.method](features[0], None if asked is None else features[1], task.seed)
+def _anomaly_figures(
+    task: Task, fit: pd.DataFrame, asked: pd.DataFrame | None, flags: pd.Series
+) -> Figures:
+    """AUROC of a method; of ours also that of what its score could be made of."""
+    if task.method != OURS:
+        frames = [fit] if asked is None else [fit, asked]
+        coder = Coder(*frames)
+        features = probes.standardised(*(coder(frame) for frame in frames))
+        asked_features = None if asked is None else features[1]
+        scores = DETECTORS[task.method](features[0], asked_features, task.seed)
+        return {"auroc": float(roc_auc_score(flags, scores))}
+    model = task.contender.make(task.seed).fit(fit)
+    rows = fit if asked is None else asked
+    if not hasattr(model, "outlier_score"):
+        return {"auroc": float(roc_auc_score(flags, _floats(model.uncertainty(rows, "nll"))))}
+    candidates = outlier_candidates(model, fit, rows)
+    return {
+        "auroc": float(roc_auc_score(flags, _floats(model.outlier_score(rows)))),
+        "scores": {name: float(roc_auc_score(flags, s)) for name, s in candidates.items()},
+    }
+
+
+def outlier_candidates(model: Any, fit: pd.DataFrame, rows: pd.DataFrame) -> dict[str, Floats]:
+    """What an outlier score could be: single scores, and each beside the distance, with weights."""
+
+    def single(frame: pd.DataFrame) -> dict[str, Floats]:
+        typical = {"objective": -model.score_samples(frame)}
+        several = {**model.outlier_parts(frame), **model.uncertainties(frame), **typical}
+        return {name: _floats(score) for name, score in several.items()}
+
+    own, found = single(fit), single(rows)
+    scaled = {k: (v - own[k].mean()) / (own[k].std() or 1.0) for k, v in found.items()}
+    return scaled | {
+        f"distance + {weight} {name}": scaled["distance"] + weight * scaled[name]
+        for name in ("atypical", "nll mean", "surprise mean", "objective")
+        for weight in (0.1, 0.25, 0.5, 1.0)
+    }
 
 
 def _floats(values: Any) -> Floats:

@@ -4,7 +4,7 @@ A fit is the cost, so jobs share one where the protocol allows. The contender is
 
     all rows, 20 % of the cells removed        impute_mcar
     three quarters, 20 % removed               impute_unseen
-    three quarters, complete, no target        embed, uncertainty, sample, collapse, time
+    three quarters, complete, no target        embed, uncertainty, selective, sample, collapse, time
     three quarters, complete, with the target  train_on_sampled
     DiffPuter's training rows, 30 % removed    impute_mar
     all rows; half of the normal ones          anomaly; anomaly_normal
@@ -295,6 +295,10 @@ def represent(task: Task) -> dict[str, Figures]:
         features = [_floats(model.transform(frame)) for frame in (train, test)]
         scores = label_free_scores(model, test) if "uncertainty" in task.jobs else {}
         figures |= _represented(task, features, labels, coded, scores, table.is_regression)
+    if "selective" in task.jobs:
+        figures["selective"] = probes.selective_figures(
+            model, train, labels[0], test, labels[1], task.seed
+        )
     if "sample" in task.jobs:
         drawn = model.sample(min(len(train), samples.MOST))
         figures["sample"] = samples.sample_figures(train, test, drawn, task.seed)
@@ -432,7 +436,7 @@ GROUPS = (
     ("impute_mcar",),
     ("impute_unseen",),
     ("impute_mar",),
-    ("embed", "uncertainty", "sample", "collapse", "time"),
+    ("embed", "uncertainty", "selective", "sample", "collapse", "time"),
     ("train_on_sampled",),
     ("anomaly",),
     ("anomaly_normal",),
@@ -458,14 +462,14 @@ def applies(job: str, table: str) -> bool:
         return table in NUMERIC_ANOMALIES or (table not in TABLES and job == "anomaly")
     if job == "impute_mar":
         return table in MAR_TABLES
-    return table in TABLES and not (job == "uncertainty" and table in REGRESSION)
+    return table in TABLES and not (job in ("uncertainty", "selective") and table in REGRESSION)
 
 
 JOBS: dict[str, Callable[[Task], dict[str, Figures]]] = {
     "impute_mcar": impute_mcar,
     "impute_unseen": impute_unseen,
     "impute_mar": impute_mar,
-    **dict.fromkeys(("embed", "uncertainty", "sample", "collapse", "time"), represent),
+    **dict.fromkeys(("embed", "uncertainty", "selective", "sample", "collapse", "time"), represent),
     "train_on_sampled": train_on_sampled,
     "anomaly": anomaly,
     "anomaly_normal": anomaly_normal,

@@ -4,7 +4,8 @@ A fit is the cost, so jobs share one where the protocol allows. The contender is
 
     all rows, 20 % of the cells removed        impute_mcar
     three quarters, 20 % removed               impute_unseen
-    three quarters, complete, no target        embed, uncertainty, sample, collapse, terms, time
+    three quarters, complete, no target        embed, uncertainty, selective, sample, collapse,
+                                               terms, time
     three quarters, complete, with the target  train_on_sampled
     DiffPuter's training rows, 30 % removed    impute_mar
     all rows; half of the normal ones          anomaly; anomaly_normal
@@ -296,6 +297,10 @@ def represent(task: Task) -> dict[str, Figures]:
         features = [_floats(model.transform(frame)) for frame in (train, test)]
         scores = label_free_scores(model, test) if "uncertainty" in task.jobs else {}
         figures |= _represented(task, features, labels, coded, scores, table.is_regression)
+    if "selective" in task.jobs:
+        figures["selective"] = probes.selective_figures(
+            model, train, labels[0], test, labels[1], task.seed
+        )
     if "sample" in task.jobs:
         drawn = model.sample(min(len(train), samples.MOST))
         figures["sample"] = samples.sample_figures(train, test, drawn, task.seed)
@@ -373,8 +378,7 @@ def _sample_peer(task: Task, train: pd.DataFrame) -> pd.DataFrame:
 def anomaly(task: Task) -> dict[str, Figures]:
     """Learn from all rows and score them."""
     table = load(task.table, task.rows)
-    scores = _anomaly_scores(task, table.features, None)
-    return {"anomaly": {"auroc": float(roc_auc_score(table.target, scores))}}
+    return {"anomaly": _anomaly_figures(task, table.features, None, table.target)}
 
 
 def anomaly_normal(task: Task) -> dict[str, Figures]:
@@ -383,20 +387,47 @@ def anomaly_normal(task: Task) -> dict[str, Figures]:
     normal = np.random.default_rng(task.seed).permutation(np.flatnonzero(table.target == 0))
     fit = np.sort(normal[: len(normal) // 2])
     test = np.setdiff1d(np.arange(len(table.target)), fit)
-    scores = _anomaly_scores(task, table.features.iloc[fit], table.features.iloc[test])
-    return {"anomaly_normal": {"auroc": float(roc_auc_score(table.target.iloc[test], scores))}}
+    rows = table.features.iloc[fit], table.features.iloc[test]
+    return {"anomaly_normal": _anomaly_figures(task, *rows, table.target.iloc[test])}
 
 
-def _anomaly_scores(task: Task, fit: pd.DataFrame, asked: pd.DataFrame | None) -> Floats:
-    if task.method == OURS:
-        model = task.contender.make(task.seed).fit(fit)
-        rows = fit if asked is None else asked
-        own = hasattr(model, "outlier_score")
-        return _floats(model.outlier_score(rows) if own else model.uncertainty(rows, "nll"))
-    frames = [fit] if asked is None else [fit, asked]
-    coder = Coder(*frames)
-    features = probes.standardised(*(coder(frame) for frame in frames))
-    return DETECTORS[task.method](features[0], None if asked is None else features[1], task.seed)
+def _anomaly_figures(
+    task: Task, fit: pd.DataFrame, asked: pd.DataFrame | None, flags: pd.Series
+) -> Figures:
+    """AUROC of a method; of ours also that of what its score could be made of."""
+    if task.method != OURS:
+        frames = [fit] if asked is None else [fit, asked]
+        coder = Coder(*frames)
+        features = probes.standardised(*(coder(frame) for frame in frames))
+        asked_features = None if asked is None else features[1]
+        scores = DETECTORS[task.method](features[0], asked_features, task.seed)
+        return {"auroc": float(roc_auc_score(flags, scores))}
+    model = task.contender.make(task.seed).fit(fit)
+    rows = fit if asked is None else asked
+    if not hasattr(model, "outlier_score"):
+        return {"auroc": float(roc_auc_score(flags, _floats(model.uncertainty(rows, "nll"))))}
+    candidates = outlier_candidates(model, fit, rows)
+    return {
+        "auroc": float(roc_auc_score(flags, _floats(model.outlier_score(rows)))),
+        "scores": {name: float(roc_auc_score(flags, s)) for name, s in candidates.items()},
+    }
+
+
+def outlier_candidates(model: Any, fit: pd.DataFrame, rows: pd.DataFrame) -> dict[str, Floats]:
+    """What an outlier score could be: single scores, and each beside the distance, with weights."""
+
+    def single(frame: pd.DataFrame) -> dict[str, Floats]:
+        typical = {"objective": -model.score_samples(frame)}
+        several = {**model.outlier_parts(frame), **model.uncertainties(frame), **typical}
+        return {name: _floats(score) for name, score in several.items()}
+
+    own, found = single(fit), single(rows)
+    scaled = {k: (v - own[k].mean()) / (own[k].std() or 1.0) for k, v in found.items()}
+    return scaled | {
+        f"distance + {weight} {name}": scaled["distance"] + weight * scaled[name]
+        for name in ("atypical", "nll mean", "surprise mean", "objective")
+        for weight in (0.1, 0.25, 0.5, 1.0)
+    }
 
 
 def _floats(values: Any) -> Floats:
@@ -410,7 +441,7 @@ GROUPS = (
     ("impute_mcar",),
     ("impute_unseen",),
     ("impute_mar",),
-    ("embed", "uncertainty", "sample", "collapse", "terms", "time"),
+    ("embed", "uncertainty", "selective", "sample", "collapse", "terms", "time"),
     ("train_on_sampled",),
     ("anomaly",),
     ("anomaly_normal",),
@@ -436,14 +467,14 @@ def applies(job: str, table: str) -> bool:
         return table in NUMERIC_ANOMALIES or (table not in TABLES and job == "anomaly")
     if job == "impute_mar":
         return table in MAR_TABLES
-    return table in TABLES and not (job == "uncertainty" and table in REGRESSION)
+    return table in TABLES and not (job in ("uncertainty", "selective") and table in REGRESSION)
 
 
 JOBS: dict[str, Callable[[Task], dict[str, Figures]]] = {
     "impute_mcar": impute_mcar,
     "impute_unseen": impute_unseen,
     "impute_mar": impute_mar,
-    **dict.fromkeys(("embed", "uncertainty", "sample", "collapse", "terms", "time"), represent),
+    **dict.fromkeys(GROUPS[3], represent),
     "train_on_sampled": train_on_sampled,
     "anomaly": anomaly,
     "anomaly_normal": anomaly_normal,

@@ -6,17 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import KFold
 from sklearn.neural_network import MLPClassifier
-from sklearn.preprocessing import StandardScaler, quantile_transform
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler, quantile_transform
 
-from benchmarks.ground.tables import CodedTable, Floats
+from benchmarks.ground.tables import CodedTable, Coder, Floats
+from varjepa.estimators.selective import SelectiveClassifier
 from varjepa.metrics.confidence import one_minus_msp
-from varjepa.metrics.selective import accuracy_at, auroc_failure
+from varjepa.metrics.selective import accuracy_at, aurc, auroc_failure
 
 Figures = dict[str, Any]
 
@@ -145,6 +150,40 @@ def error_figures(
             for name, score in {**own, **scores}.items()
         },
     }
+
+
+def selective_figures(
+    model: Any,
+    train: pd.DataFrame,
+    y: NDArray[Any],
+    test: pd.DataFrame,
+    truth: NDArray[Any],
+    seed: int,
+) -> Figures:
+    """AURC of two classifiers on raw columns: of the confidence, and with latent scores added."""
+    coder = Coder(train, test)
+    coded = coder(train)
+    raw = FunctionTransformer(lambda frame: standardised(coded, coder(frame))[1])
+    figures: Figures = {}
+    for name, classifier in (
+        ("boosting", HistGradientBoostingClassifier(max_iter=60, random_state=seed)),
+        ("logistic", LogisticRegression(max_iter=300)),
+    ):
+        selective = SelectiveClassifier(
+            make_pipeline(raw, classifier),
+            coverage=0.8,
+            abstain_by=FrozenEstimator(model),
+            random_state=seed,
+        ).fit(train, y)
+        wrong = selective.predict(test) != truth
+        alone = one_minus_msp(selective.predict_proba(test))
+        figures[name] = {
+            "error_rate": float(wrong.mean()),
+            "aurc_confidence": aurc(wrong, alone),
+            "aurc": aurc(wrong, selective.uncertainty(test)),
+            "is_combined": selective.combined_.chosen == "linear",
+        }
+    return figures
 
 
 def mixture_atypicality(fit: CodedTable, test: CodedTable, seed: int) -> Floats:

@@ -224,6 +224,42 @@ def uncertainty_finds(results: Results, names: Sequence[str]) -> Verdict:
     return f"{mean:.3f} ({len(found)})", mean > 0.55, None
 
 
+def combined_score(results: Results, names: Sequence[str]) -> Verdict:
+    """AURC of confidence and latent scores against that of the confidence alone."""
+    below, bad, count = 0, [], 0
+    for classifier in ("boosting", "logistic"):
+        own = results.ours("selective", names, classifier, "aurc")
+        alone = results.ours("selective", names, classifier, "aurc_confidence")
+        count += len(own)
+        below += sum(own[name] <= alone[name] for name in own)
+        bad += [
+            f"{name} {classifier}"
+            for name, value in own.items()
+            if value > alone[name] + max(0.03 * alone[name], 0.003)
+        ]
+    if not count:
+        return NOTHING
+    words = f"{below / count:.0%} ({count}); {none_of(bad, count)[0]} too far above"
+    return words, below >= 0.8 * count and not bad, None
+
+
+def detects(
+    job: str, sets: Sequence[str], peers: Sequence[str], goal: float
+) -> Callable[[Results, Sequence[str]], Verdict]:
+    """Mean AUROC over sets, minus that of the peer with the highest mean."""
+
+    def judge(results: Results, names: Sequence[str]) -> Verdict:
+        there = [name for name in names if name in sets]
+        gaps = []
+        for peer in peers:
+            pairs = results.pairs(job, there, "auroc", (peer,), max).values()
+            gaps += [float(np.mean([a - b for a, b in pairs]))] if pairs else []
+        count = len(results.ours(job, there, "auroc"))
+        return at_least(min(gaps), count, 0.0, goal) if gaps else NOTHING
+
+    return judge
+
+
 def collapse(results: Results, names: Sequence[str]) -> Verdict:
     share = results.ours("collapse", names, "active_share")
     fallen = results.ours("collapse", names, "collapsed")
@@ -277,6 +313,15 @@ BARS = (
     Bar("accuracy on the half that the default score keeps, minus all",
         "rises on 75 %, mean ≥ +.015", "90 %, +.03", uncertainty_rises),
     Bar("AUROC of errors by the default score", "> .55", "", uncertainty_finds),
+    Bar("AURC with latent scores at or below that of the classifier's confidence",
+        "80 %, none by max(3 %, .003) above", "", combined_score),
+    Bar("numeric anomaly sets, all rows: mean AUROC minus isolation forest's",
+        "≥ 0", "≥ +.02", detects("anomaly", NUMERIC_ANOMALIES, ("isolation_forest",), 0.02)),
+    Bar("the same, trained on normal rows, minus kNN's",
+        "≥ 0", "≥ +.01", detects("anomaly_normal", NUMERIC_ANOMALIES, ("knn",), 0.01)),
+    Bar("categorical anomaly sets: mean AUROC minus the best of isolation forest, kNN, ECOD",
+        "≥ 0", "≥ +.02",
+        detects("anomaly", MIXED_ANOMALIES, ("isolation_forest", "knn", "ecod"), 0.02)),
     Bar("collapsed, or fewer than half of the dimensions active", "no table", "", collapse),
     Bar("fit, under 1,000 rows", "≤ 20 s", "≤ 8 s", fit_seconds(0, 999, 10**6, 20, 8)),
     Bar("fit, 10,000 rows, at most 15 columns",

@@ -16,8 +16,8 @@ ROWS = 1024
 def term_figures(estimator: Any, frame: Any) -> dict[str, dict[str, float]]:
     """Shares of the weighted terms, at the fit's final weights.
 
-    ``loss``: |weight · mean of the term| over the sum of all; ``gradient``: norm of its gradient over
-    the sum of all norms. Masks and noise are drawn as in training.
+    ``loss``: |weight · mean of the term| over the sum of all terms; ``gradient``: norm of its
+    gradient over the sum of all norms. Masks and noise are drawn as in training.
     """
     objective = estimator.settings("objective")
     loss = VarTJepaLoss(estimator.model_, objective)

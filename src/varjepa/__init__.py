@@ -25,6 +25,7 @@ from varjepa.version import __version__
 if TYPE_CHECKING:
     from varjepa.estimators import TJEPA, VarTJEPA
     from varjepa.estimators.fitting import Validation
+    from varjepa.estimators.outliers import OutlierDetector
     from varjepa.estimators.risk_coverage import RiskCoverageDisplay
     from varjepa.estimators.selective import SelectiveClassifier
     from varjepa.settings import (
@@ -41,6 +42,7 @@ __all__ = [
     "TJEPA",
     "Architecture",
     "Objective",
+    "OutlierDetector",
     "PointArchitecture",
     "PointObjective",
     "PointTraining",
@@ -55,6 +57,7 @@ __all__ = [
 
 # torch and pyarrow take seconds to import: only who uses an estimator waits for them
 _MODULES = {
+    "OutlierDetector": "varjepa.estimators.outliers",
     "RiskCoverageDisplay": "varjepa.estimators.risk_coverage",
     "SelectiveClassifier": "varjepa.estimators.selective",
     "Validation": "varjepa.estimators.fitting",

@@ -5,6 +5,7 @@
 - Risk: the true error rate of answered rows exceeds the target in at most 1 − confidence of the
   draws: for good, useless, tied and wavy scores, and for error rates just above the target. A
   threshold taken from the observed error rate, without the guarantee, fails the same test.
+  All of that also for a walk with a single start that other rows have chosen; it answers more rows.
 - Not vacuous: with a good score, coverage comes near the largest that meets the target.
 - Row order does not matter.
 """
@@ -24,6 +25,7 @@ from varjepa.estimators.selective import (
     Threshold,
     coverage_interval,
     coverage_threshold,
+    promising_start,
     risk_threshold,
     rows_needed,
     walk_starts,
@@ -92,11 +94,29 @@ def allowed(share: float) -> float:
 
 @pytest.mark.parametrize("name", POPULATIONS)
 @pytest.mark.parametrize("n", [60, 300])
-def test_risk_is_kept_as_often_as_promised(name: str, n: int) -> None:
+@pytest.mark.parametrize("start", [None, "promising", 0.5])
+def test_risk_is_kept_as_often_as_promised(name: str, n: int, start: float | str | None) -> None:
+    at = (
+        promising_start(*POPULATIONS[name].draw(n, DRAWS), TARGET)
+        if start == "promising"
+        else start
+    )
+
     def ours(errors: np.ndarray, u: np.ndarray) -> float:
-        return risk_threshold(errors, u, TARGET, CONFIDENCE).value
+        return risk_threshold(errors, u, TARGET, CONFIDENCE, at).value
 
     assert violation_share(ours, POPULATIONS[name], n) <= allowed(1 - CONFIDENCE)
+
+
+@pytest.mark.parametrize("name", ["good", "good, five levels"])
+def test_a_promising_start_answers_more_rows(name: str) -> None:
+    population, n = POPULATIONS[name], 150
+    kept = np.zeros(2)
+    for seed in range(300):
+        start = promising_start(*population.draw(3 * n, DRAWS + seed), TARGET)
+        drawn = population.draw(n, seed)
+        kept += [risk_threshold(*drawn, TARGET, CONFIDENCE, s).accepted for s in (None, start)]
+    assert kept[1] > 1.02 * kept[0]
 
 
 def test_a_threshold_without_a_guarantee_fails_the_same_test() -> None:

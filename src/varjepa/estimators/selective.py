@@ -13,17 +13,20 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import beta, binom
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import train_test_split
-from sklearn.utils import Tags, assert_all_finite, get_tags
+from sklearn.model_selection import StratifiedKFold, train_test_split
+from sklearn.utils import Tags, _safe_indexing, assert_all_finite, get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from varjepa.errors import InputError
+from varjepa.metrics.combination import CombinedScore, add_to_confidence
 from varjepa.metrics.confidence import one_minus_margin, one_minus_msp, predictive_entropy
+from varjepa.metrics.selective import risk_coverage
 
 Floats = NDArray[np.float64]
-AbstainBy = str | Callable[[Any, Any], ArrayLike]
+AbstainBy = Any
+"""a name, a function of classifier and X, or a VarTJEPA"""
 
 FROM_PROBABILITIES: dict[str, Callable[[ArrayLike], Floats]] = {
     "confidence": one_minus_msp,
@@ -33,10 +36,14 @@ FROM_PROBABILITIES: dict[str, Callable[[ArrayLike], Floats]] = {
 
 
 def check_abstain_by(abstain_by: AbstainBy) -> None:
-    """One of the named uncertainties, or a function."""
-    if not callable(abstain_by) and abstain_by not in FROM_PROBABILITIES:
+    """One of the named uncertainties, a function, or a model with latent uncertainties."""
+    if callable(abstain_by) or hasattr(abstain_by, "uncertainties"):
+        return
+    if not isinstance(abstain_by, str) or abstain_by not in FROM_PROBABILITIES:
         names = ", ".join(FROM_PROBABILITIES)
-        raise InputError(f"abstain_by must be one of {names} or a function, not {abstain_by!r}")
+        raise InputError(
+            f"abstain_by must be one of {names}, a function or a VarTJEPA, not {abstain_by!r}"
+        )
 
 
 def uncertainty_of(estimator: Any, X: Any, abstain_by: AbstainBy) -> Floats:
@@ -129,7 +136,11 @@ def coverage_interval(rows: int, coverage: float, confidence: float) -> tuple[fl
 
 
 def risk_threshold(
-    errors: ArrayLike, uncertainty: ArrayLike, target_risk: float, confidence: float
+    errors: ArrayLike,
+    uncertainty: ArrayLike,
+    target_risk: float,
+    confidence: float,
+    start: float | None = None,
 ) -> Threshold:
     """Answer as many rows as can be certified to have an error rate of at most ``target_risk``.
 
@@ -139,9 +150,11 @@ def risk_threshold(
 
     How: walk from certain to uncertain rows. With S_m errors among the m most certain rows, step m
     is passed if p_m = P(Bin(m, α) ≤ S_m) is at most a level; the walk dies at the first step that
-    is not. Walks start at J places fixed beforehand (n, n/2, n/4, … rows), at level δ/J each, where
-    δ = 1 − confidence; a living walk that reaches another start adds that start's δ/J to its level.
-    τ is the last value passed.
+    is not. Walks start at J places fixed beforehand, at level δ/J each, where δ = 1 − confidence; a
+    living walk that reaches another start adds that start's δ/J to its level. τ is the last value
+    passed. The places are n, n/2, n/4, … rows; or, with ``start``, one alone that has all of δ: the
+    rows with an uncertainty at or below ``start``. That is less conservative, and just as valid if
+    ``start`` was chosen without the calibration rows, as :func:`promising_start` does on others.
 
     Why it holds: break ties at random for the argument, so that R is continuous; call the open
     intervals of thresholds with R > α bad (only those that reach α + ε, which are finitely many; in
@@ -154,6 +167,8 @@ def risk_threshold(
     have error rate α. So given how many there are of either, which also fixes the number of starts
     inside, S is Bin(m, α), and p_m is at or below the level with at most that probability. Each
     start is charged its δ/J once, wherever it falls; the sum is δ.
+    A given ``start`` is a threshold itself: if it is bad, the rows at or below it are independent
+    with error rate R(start) > α, and all of δ is charged to it.
     Real ties: errors are put first within a tie, which makes every p_m at least as large as any
     random order would, and τ is only taken at the end of a tie. So row order does not matter.
 
@@ -167,15 +182,20 @@ def risk_threshold(
     order = np.lexsort((-wrong, scores))  # errors first within a tie
     scores = scores[order]
     n, delta = len(scores), 1 - confidence
-    starts = walk_starts(n, target_risk, delta)
-    if not starts:
-        return Threshold(-math.inf, n, 0)
     m = np.arange(1, n + 1)
     p = binom.cdf(np.cumsum(wrong[order]), m, target_risk)  # (n,)
     ends_tie = np.append(scores[1:] > scores[:-1], True)
-    certified = _walk(p * len(starts) / delta, frozenset(starts), ends_tie)
-    value = math.inf if certified == n else float(scores[certified - 1]) if certified else -math.inf
-    return Threshold(value, n, certified)
+    if start is None:
+        starts = walk_starts(n, target_risk, delta)
+        certified = _walk(p * len(starts) / delta, frozenset(starts), ends_tie)
+    else:
+        first = int(np.searchsorted(scores, start, side="right"))
+        certified = _walk_from(first, p <= delta, ends_tie)
+    if certified in (0, n):
+        return Threshold(math.inf if certified else -math.inf, n, certified)
+    value = float(scores[certified - 1])
+    # below the start nothing is certified
+    return Threshold(value if start is None else max(value, start), n, certified)
 
 
 def walk_starts(rows: int, target_risk: float, delta: float) -> tuple[int, ...]:
@@ -184,6 +204,80 @@ def walk_starts(rows: int, target_risk: float, delta: float) -> tuple[int, ...]:
     while (m := rows >> len(starts)) and (1 - target_risk) ** m * (len(starts) + 1) <= delta:
         starts.append(m)
     return tuple(starts)
+
+
+def promising_start(errors: ArrayLike, uncertainty: ArrayLike, target_risk: float) -> float:
+    """The uncertainty at which a walk is most likely to pass its first step.
+
+    That is where (α − R(c)) √c, the distance to the target in standard errors, is largest; R is the
+    risk at coverage c of rows that the threshold is not calibrated on. Coverages below a twentieth,
+    whose risk is hardly known, do not count.
+
+    Examples:
+        >>> errors = np.arange(100) >= 60
+        >>> promising_start(errors, np.arange(100), target_risk=0.2)
+        59.0
+    """
+    share, _ = _most_promising(errors, uncertainty, target_risk)
+    scores = np.sort(np.asarray(uncertainty, dtype=np.float64))
+    return float(scores[round(share * len(scores)) - 1])
+
+
+def _most_promising(
+    errors: ArrayLike, uncertainty: ArrayLike, target_risk: float
+) -> tuple[float, float]:
+    """Coverage and risk there."""
+    curve, scores = risk_coverage(errors, uncertainty), np.sort(np.asarray(uncertainty))
+    counts = np.append(scores[1:] > scores[:-1], True) & (curve.coverage >= SMALLEST_START)
+    gap = (target_risk - curve.risk) * np.sqrt(curve.coverage)
+    best = int(np.argmax(np.where(counts, gap, -1.0)))
+    return float(curve.coverage[best]), float(curve.risk[best])
+
+
+SMALLEST_START = 0.05
+MOST_ROWS_NEEDED = 10**6
+
+
+def rows_that_would_do(
+    errors: ArrayLike, uncertainty: ArrayLike, target_risk: float, confidence: float
+) -> int | None:
+    """Calibration rows with which a target could be certified, if risks are those of these rows.
+
+    The number with which a walk from the most promising start passes its first step in four of five
+    cases; None where no risk is below the target, or a million rows would not do.
+    """
+    share, seen = _most_promising(errors, uncertainty, target_risk)
+    n = len(np.asarray(errors))
+    risk = (seen * share * n + 0.5) / (share * n + 1)  # no error in a few rows is not yet none
+    rows = max(n + 1, rows_needed(target_risk, confidence))
+    while risk < target_risk and rows <= MOST_ROWS_NEEDED:
+        answered = round(share * rows)
+        found = risk * answered + 0.84 * math.sqrt(risk * (1 - risk) * answered)
+        if binom.cdf(math.ceil(found), answered, target_risk) <= 1 - confidence:
+            return rows
+        rows = math.ceil(1.05 * rows)
+    return None
+
+
+Others = tuple[ArrayLike, ArrayLike] | None
+"""Errors and uncertainties of rows that do not calibrate, which choose where a walk starts."""
+
+
+def start_for(others: Others, target_risk: float) -> float | None:
+    """Where the walk for a target starts; None: at all usual places."""
+    return None if others is None else promising_start(*others, target_risk)
+
+
+def reachable_risk(
+    errors: ArrayLike, uncertainty: ArrayLike, confidence: float, others: Others
+) -> float | None:
+    """The smallest error rate, in hundredths, that these rows certify at any threshold."""
+    for hundredths in range(1, 100):
+        risk = hundredths / 100
+        start = start_for(others, risk)
+        if risk_threshold(errors, uncertainty, risk, confidence, start).accepted:
+            return risk
+    return None
 
 
 def rows_needed(target_risk: float, confidence: float) -> int:
@@ -213,6 +307,15 @@ def _walk(p: NDArray[np.float64], starts: frozenset[int], ends_tie: NDArray[np.b
     return certified
 
 
+def _walk_from(first: int, passed: NDArray[np.bool_], ends_tie: NDArray[np.bool_]) -> int:
+    """Most rows certified by one walk that starts with the first so many."""
+    if not first:
+        return 0
+    alive = np.logical_and.accumulate(passed[first - 1 :]) & ends_tie[first - 1 :]
+    steps = np.flatnonzero(alive)
+    return first + int(steps[-1]) if len(steps) else 0
+
+
 def _conformal_rank(rows: int, coverage: float) -> int:
     return math.ceil(coverage * (rows + 1) - 1e-9)  # .8 · 10 must not become 9 by rounding
 
@@ -233,23 +336,38 @@ def coverage_sentence(
 
 
 def risk_sentence(found: Threshold, target_risk: float, confidence: float) -> str:
-    """What a threshold for an error rate promises, or why there is none."""
-    sure, target = _percent(confidence), _percent(target_risk)
-    if found.accepted:
-        return (
-            f"With {sure} confidence at most {target} of the answered rows are wrong "
-            f"({found.rows} calibration rows)."
-        )
-    needed = rows_needed(target_risk, confidence)
-    why = (
-        f"{found.rows} calibration rows are too few, at least {needed} are needed"
-        if found.rows < needed
-        else f"{found.rows} calibration rows do not show it for any threshold"
-    )
+    """What a threshold for an error rate promises."""
     return (
-        f"No row is answered: an error rate of {target} cannot be certified with {sure} "
-        f"confidence, since {why}."
+        f"With {_percent(confidence)} confidence at most {_percent(target_risk)} of the answered "
+        f"rows are wrong ({found.rows} calibration rows)."
+        if found.accepted
+        else f"No row is answered: an error rate of {_percent(target_risk)} cannot be certified "
+        f"with {_percent(confidence)} confidence."
     )
+
+
+def risk_advice(
+    errors: ArrayLike,
+    uncertainty: ArrayLike,
+    target_risk: float,
+    confidence: float,
+    others: Others,
+) -> str:
+    """What would help where no row is answered; the figures are estimates, not promises."""
+    rows, needed = len(np.asarray(errors)), rows_needed(target_risk, confidence)
+    if rows < needed:
+        return f"There are {rows} calibration rows; at least {needed} are needed."
+    enough = rows_that_would_do(errors, uncertainty, target_risk, confidence)
+    reachable = reachable_risk(errors, uncertainty, confidence, others)
+    parts = [
+        f"more rows would not help, since no part of the {rows} calibration rows has a lower one"
+        if enough is None
+        else f"about {enough} calibration rows would be needed, there are {rows}"
+    ]
+    if reachable is not None:
+        parts.append(f"target_risk={reachable:.2g} can be reached with these")
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _percent(share: float) -> str:
@@ -275,29 +393,41 @@ class SelectiveClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     ``target_risk``: with probability at least ``confidence`` over calibration draws, the error rate
     of answered rows is at most ``target_risk``. If no threshold can be certified, every row is
-    abstained from, and ``fit`` warns once. ``varjepa.estimators.selective`` has the proofs.
+    abstained from, and ``fit`` warns once, with what would help. Where the classifier is fitted
+    here, it is also fitted five times for predictions of its own training rows, which say where the
+    search for the threshold starts. ``varjepa.estimators.selective`` has the proofs.
 
     ``predict`` answers every row, as scikit-learn expects; ``accepts`` says which answers the
     promise covers; ``predict_or_abstain`` puts ``abstain_label`` in the place of the others.
+    ``score`` is the accuracy on accepted rows, ``answered_share`` how many there are.
 
     Calibration rows are, in this order: ``X_cal, y_cal`` if given to ``fit``; all rows, if the
     estimator is a ``sklearn.frozen.FrozenEstimator`` (fitted before, on other rows); else a random
     ``calibration_share`` of the rows, which the classifier then does not see.
+
+    ``abstain_by=VarTJEPA()`` adds the latent uncertainties of a model to the classifier's
+    confidence: where, and only where, that foresees errors clearly better than the confidence alone
+    (:func:`varjepa.metrics.combination.add_to_confidence`). The weights are learned from errors on
+    rows that do not calibrate; of a frozen classifier, all rows but ``calibration_share`` of them.
 
     Args:
         estimator: the classifier; it is cloned, then fitted.
         coverage: share of rows to answer, in (0, 1].
         target_risk: error rate allowed among answered rows, in (0, 1).
         confidence: probability with which the promise about this calibration holds.
-        abstain_by: "confidence" (one minus the largest probability), "margin", "entropy", or a
+        abstain_by: "confidence" (one minus the largest probability), "margin", "entropy"; a
             function of the fitted classifier and X that gives an uncertainty per row, and that was
-            not itself fitted on calibration rows.
-        calibration_share: share of the rows of ``fit`` kept for calibration.
+            not itself fitted on calibration rows; or a ``VarTJEPA``, which is cloned and fitted to
+            the rows that the classifier learns from, or a ``FrozenEstimator`` of a fitted one.
+        calibration_share: share of the rows of ``fit`` kept for calibration. None: a quarter; for
+            ``target_risk`` up to a half, if that makes no more than 1,000 rows.
         abstain_label: what ``predict_or_abstain`` gives for abstained rows; not one of the classes.
         random_state: seed of the random split.
 
     Attributes:
         estimator_: the fitted classifier.
+        latent_, combined_: the fitted ``VarTJEPA`` and its scores' weights beside the confidence,
+            where ``abstain_by`` is one.
         threshold_: rows with an uncertainty at or below it are answered.
         calibration_: the threshold with the numbers of calibration rows and of accepted ones.
         calibration_risk_: error rate of the accepted calibration rows; NaN if there are none.
@@ -326,7 +456,7 @@ class SelectiveClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         target_risk: float | None = None,
         confidence: float = 0.95,
         abstain_by: AbstainBy = "confidence",
-        calibration_share: float = 0.25,
+        calibration_share: float | None = None,
         abstain_label: Any = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -347,9 +477,10 @@ class SelectiveClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if (X_cal is None) != (y_cal is None):
             raise InputError("X_cal and y_cal belong together: give both or neither")
         labels = _labels(X, y)
+        is_frozen = isinstance(self.estimator, FrozenEstimator)
         if y_cal is not None:
             X_fit, y_fit, y_held = X, labels, _labels(X_cal, y_cal)
-        elif isinstance(self.estimator, FrozenEstimator):
+        elif is_frozen and not self._has_latent:
             X_fit, y_fit, X_cal, y_held = X, labels, X, labels
         else:
             X_fit, X_cal, y_fit, y_held = self._split(X, labels)
@@ -358,15 +489,26 @@ class SelectiveClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             raise InputError(
                 f"abstain_label {self.abstain_label!r} is one of the classes: choose another"
             )
-        uncertainty = uncertainty_of(estimator, X_cal, self.abstain_by)
+        learned: dict[str, Any] = {"estimator_": estimator, "classes_": estimator.classes_}
+        others: Others = None
+        if self._has_latent or (self.target_risk is not None and not is_frozen):
+            own_by: AbstainBy = "confidence" if self._has_latent else self.abstain_by
+            own, own_wrong = self._out_of_sample(estimator, X_fit, y_fit, own_by)
+            if self._has_latent:
+                learned["latent_"] = clone(self.abstain_by).fit(X_fit, None)
+                parts = _latent_parts(learned["latent_"], X_fit, own)
+                learned["combined_"] = add_to_confidence(parts, own_wrong)
+                own = learned["combined_"](parts)
+            others = (own_wrong, own) if len(np.unique(own)) > 1 else None
+        uncertainty = self._uncertainty(X_cal, **learned)
         wrong = np.asarray(estimator.predict(X_cal) != y_held)
         # only now does the object change, so a failed fit leaves it as it was
-        self.estimator_ = estimator
-        self.classes_ = estimator.classes_
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(estimator, name):
-                setattr(self, name, getattr(estimator, name))
-        self._calibrate(uncertainty, wrong)
+                learned[name] = getattr(estimator, name)
+        for name, value in learned.items():
+            setattr(self, name, value)
+        self._calibrate(uncertainty, wrong, others)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -389,7 +531,9 @@ class SelectiveClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def uncertainty(self, X: Any) -> Floats:
         """What rows are ranked by, larger for less certain rows.  # (n,)"""
         check_is_fitted(self)
-        return uncertainty_of(self.estimator_, X, self.abstain_by)
+        if not self._has_latent:
+            return self._uncertainty(X, self.estimator_)
+        return self._uncertainty(X, self.estimator_, latent_=self.latent_, combined_=self.combined_)
 
     def accepts(self, X: Any) -> NDArray[np.bool_]:
         """Which rows are answered under the guarantee.  # (n,)"""
@@ -410,6 +554,24 @@ class SelectiveClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         mixed[~accepted] = self.abstain_label
         return mixed
 
+    def answered_share(self, X: Any) -> float:
+        """Share of rows that are answered: the coverage."""
+        return float(self.accepts(X).mean())
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Accuracy on the accepted rows; NaN where none is accepted.
+
+        A search by this score (``GridSearchCV``) compares classifiers at different coverages, and
+        passes over those that answer nothing. The accuracy on all rows is
+        ``accuracy_score(y, model.predict(X))``.
+        """
+        accepted = self.accepts(X)
+        if not accepted.any():
+            return float("nan")
+        right = np.asarray(self.predict(X) == _labels(X, y))[accepted]
+        weights = None if sample_weight is None else np.asarray(sample_weight)[accepted]
+        return float(np.average(right, weights=weights))
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         inner = get_tags(self.estimator)
@@ -428,15 +590,60 @@ class SelectiveClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 raise InputError(f"{name} must be between 0 and 1, not {value}")
         check_abstain_by(self.abstain_by)
 
+    @property
+    def _has_latent(self) -> bool:
+        return hasattr(self.abstain_by, "uncertainties")
+
     def _split(self, X: Any, labels: NDArray[Any]) -> Any:
         """A plain random split: one stratified by class would no longer be independent draws."""
         if len(labels) < 2:
             raise InputError("1 sample cannot be split into rows to fit and rows to calibrate on")
-        return train_test_split(
-            X, labels, test_size=self.calibration_share, random_state=self.random_state
-        )
+        share = self.calibration_share
+        if share is None:
+            share = 0.25
+            if self.target_risk is not None:
+                share = min(0.5, max(share, CALIBRATION_ROWS / len(labels)))
+        return train_test_split(X, labels, test_size=share, random_state=self.random_state)
 
-    def _calibrate(self, uncertainty: Floats, wrong: NDArray[np.bool_]) -> None:
+    def _out_of_sample(
+        self, estimator: Any, X: Any, y: NDArray[Any], abstain_by: AbstainBy
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """Uncertainty and error of each row, from classifiers that have not seen it.
+
+        A frozen classifier has seen none of them. Zeros where there are too few rows to learn from.
+        """
+        if isinstance(self.estimator, FrozenEstimator):
+            return uncertainty_of(estimator, X, abstain_by), estimator.predict(X) != y
+        uncertainty, wrong = np.zeros(len(y)), np.zeros(len(y), dtype=bool)
+        counts = np.sort(np.unique(y, return_counts=True)[1])[::-1]
+        if len(y) < FEWEST_ROWS or counts[0] < FOLDS or counts[1:2].sum() < 2:
+            return uncertainty, wrong
+        folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # classes with fewer rows than folds
+            parts = list(folds.split(np.zeros(len(y)), y))
+        X = indexable(X)[0]
+        for fit, asked in parts:
+            one = clone(self.estimator).fit(_safe_indexing(X, fit), y[fit])
+            rows = _safe_indexing(X, asked)
+            uncertainty[asked] = uncertainty_of(one, rows, abstain_by)
+            wrong[asked] = one.predict(rows) != y[asked]
+        return uncertainty, wrong
+
+    def _uncertainty(
+        self,
+        X: Any,
+        estimator_: Any,
+        classes_: Any = None,
+        latent_: Any = None,
+        combined_: CombinedScore | None = None,
+    ) -> Floats:
+        if combined_ is None:
+            return uncertainty_of(estimator_, X, self.abstain_by)
+        own = uncertainty_of(estimator_, X, "confidence")
+        return combined_(_latent_parts(latent_, X, own))
+
+    def _calibrate(self, uncertainty: Floats, wrong: NDArray[np.bool_], others: Others) -> None:
         self.coverage_interval_: tuple[float, float] | None = None
         if self.coverage is not None:
             found = coverage_threshold(uncertainty, self.coverage)
@@ -445,14 +652,35 @@ class SelectiveClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             self.guarantee_ = coverage_sentence(found, self.coverage, ends, self.confidence)
         else:
             assert self.target_risk is not None
-            found = risk_threshold(wrong, uncertainty, self.target_risk, self.confidence)
-            self.guarantee_ = risk_sentence(found, self.target_risk, self.confidence)
+            asked = (self.target_risk, self.confidence)
+            found = risk_threshold(wrong, uncertainty, *asked, start_for(others, self.target_risk))
+            self.guarantee_ = risk_sentence(found, *asked)
+            if not found.accepted:
+                self.guarantee_ += f" {risk_advice(wrong, uncertainty, *asked, others)}"
         self.calibration_ = found
         self.threshold_ = found.value
         accepted = uncertainty <= found.value
         self.calibration_risk_ = float(wrong[accepted].mean()) if accepted.any() else float("nan")
         if not found.accepted:
             warnings.warn(self.guarantee_, UserWarning, stacklevel=3)
+
+
+LATENT = (
+    ("unpredictable", "mean"), ("atypical", "mean"), ("ambiguous", "mean"), ("posterior", "mean"),
+    ("predictive", "geometric"), ("surprise", "mean"), ("nll", "mean"),
+)  # fmt: skip
+"""Latent scores that are combined with the confidence."""
+
+FOLDS = 5
+FEWEST_ROWS = 50
+"""From which on predictions of the classifier's own training rows say anything."""
+CALIBRATION_ROWS = 1000
+"""Calibration rows for ``target_risk``, where they are no more than half of all."""
+
+
+def _latent_parts(model: Any, X: Any, confidence: Floats) -> Floats:
+    """Latent scores and, last, the confidence.  # (n, parts)"""
+    return np.column_stack([*model.uncertainties(X, LATENT).values(), confidence])
 
 
 def _labels(X: Any, y: ArrayLike) -> NDArray[Any]:

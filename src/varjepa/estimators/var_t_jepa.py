@@ -46,6 +46,16 @@ from varjepa.estimators.frames import (
     to_arrow,
     with_all_columns,
 )
+from varjepa.estimators.neighbours import (
+    SCALE_ROWS,
+    Neighbours,
+    Parts,
+    Units,
+    fill_rows,
+    neighbours_from_json,
+    neighbours_to_json,
+    rows_to_keep,
+)
 from varjepa.models.cells import (
     MAX_PASSES,
     NORMAL_ENTROPY,
@@ -239,6 +249,7 @@ class VarTJEPA(TableEstimator):
         calibration_: what :meth:`predict_cells` learned of its intervals on validation rows: for
             every numeric feature, the central mass to take for coverages .5, .8, .9, .95 and .99.
         clusters_: Gaussian mixtures of the embeddings, for ``uncertainty(X, "ambiguous")``.
+        neighbours_: up to 2,048 training rows, coded, for :meth:`outlier_score`.
         codec_: how columns become tensors.
         model_: the networks.
 
@@ -255,6 +266,7 @@ class VarTJEPA(TableEstimator):
     model_: VarTJepa
     calibration_: NDArray[np.float64]  # (F_num, coverages)
     clusters_: Clusters
+    neighbours_: Neighbours
     settings_kinds: ClassVar = {
         "architecture": Architecture,
         "objective": Objective,
@@ -356,6 +368,23 @@ class VarTJEPA(TableEstimator):
         columns = self.by_column(cells, table.column_names)
         by_name = pa.table({name: pa.array(column) for name, column in columns.items()})
         return like_input(by_name, X, with_types=False)
+
+    def outlier_score(self, X: Any) -> NDArray[np.float32]:
+        """How unlike the training rows each row is: one number a row, higher is more so.  # (n,)
+
+        Two parts, each in standard deviations of the training rows: the log distance to the 20th
+        nearest of up to 2,048 training rows that the model keeps, and a quarter of the surprise of
+        its cells, ``uncertainty(X, "atypical")``. :meth:`outlier_parts` gives them one by one. How
+        the score was chosen: benchmarks/results/outlier-choice.json.
+
+        Missing cells count with the model's best guess, and so do levels that training did not
+        have: they make no row an outlier.
+        """
+        return self.neighbours_.combine(self.outlier_parts(X))
+
+    def outlier_parts(self, X: Any) -> Parts:
+        """What :meth:`outlier_score` is made of: "distance" (its logarithm) and "atypical"."""
+        return self._outlier_parts(self.encode(X))
 
     def score_samples(self, X: Any) -> NDArray[np.float32]:
         """Minus the weighted ELBO terms of each row, latents at their means; higher: more typical.
@@ -487,14 +516,15 @@ class VarTJEPA(TableEstimator):
         return VarTJepaLoss(model, self.settings("objective"))
 
     def _calibrate(self, training: EncodedTable, validation: EncodedTable) -> None:
-        """Find clusters of the embeddings, and calibrate the intervals of numbers.
+        """Find clusters of the embeddings, keep some rows, calibrate the intervals of numbers.
 
-        The latter on fewer rows where there are many columns.
+        The last on fewer rows where there are many columns.
         """
         embeddings = self._compute(
             training, lambda model, rows: embed_rows(model, rows).mean.mean(1)
         )
         self.clusters_ = fit_clusters(embeddings, self.seed_)
+        self._keep_neighbours(training)
         columns = self._column_numbers().to(validation.num.device)
         passes = min(MAX_PASSES, int(columns.max()) + 1)
         rows = validation.take(slice(0, MAX_CALIBRATION_PASSES // passes))
@@ -507,6 +537,7 @@ class VarTJEPA(TableEstimator):
         return {
             "calibration": self.calibration_.tolist(),
             "clusters": clusters_to_json(self.clusters_),
+            "neighbours": neighbours_to_json(self.neighbours_),
         }
 
     def _restore_learned(self, config: StrictObject) -> None:
@@ -514,6 +545,9 @@ class VarTJEPA(TableEstimator):
         self.calibration_ = config.take("calibration", check)
         width = self.settings("architecture").d
         self.clusters_ = config.take("clusters", clusters_from_json(width))
+        levels = tuple(len(category.levels) for category in self.codec_.categorical)
+        rows = neighbours_from_json(len(self.codec_.numeric), levels)
+        self.neighbours_ = config.take("neighbours", rows)
 
     def _column_numbers(self) -> Tensor:
         """The column of every feature: the parts of a date have the same.  # (D,)"""
@@ -574,6 +608,37 @@ class VarTJEPA(TableEstimator):
             torch.tensor([*numbers, *map(_entropy, levels)], dtype=torch.float32),
             torch.tensor([_std(one) for one in bins], dtype=torch.float32),
         )
+
+    def _units(self) -> Units:
+        """Scale of numbers and rarity of levels, for distances between rows."""
+        shares = [category.marginal.frequencies() for category in self.codec_.categorical]
+        rarity = [np.append(0.0, 1.0 / np.maximum(share, 1e-9)) for share in shares]
+        return Units(
+            self._marginals().std, tuple(torch.tensor(r, dtype=torch.float32) for r in rarity)
+        )
+
+    def _keep_neighbours(self, training: EncodedTable) -> None:
+        """Keep some training rows, and learn how the outlier score's parts are distributed."""
+        units, numeric = self._units().to(training.num.device), len(self.codec_.numeric)
+
+        def cells(model: VarTJepa, rows: EncodedTable) -> Tensor:
+            filled = fill_rows(model, rows)
+            return torch.cat([filled.num / units.std, filled.cat.float()], dim=1)
+
+        some = training.take(slice(0, rows_to_keep(len(self.codec_.features))))
+        self.neighbours_ = Neighbours.keep(self._compute(some, cells), numeric)
+        scored = training.take(slice(0, SCALE_ROWS))
+        self.neighbours_ = self.neighbours_.scaled_by(self._outlier_parts(scored))
+
+    def _outlier_parts(self, rows: EncodedTable) -> Parts:
+        units, atypical = self._units().to(rows.num.device), self._scorer("atypical", SPLITS)
+
+        def parts(model: VarTJepa, block: EncodedTable) -> Tensor:
+            distance = self.neighbours_.log_distance(fill_rows(model, block), units)
+            return torch.stack([distance, atypical(model, block, None).per_row("mean")], dim=1)
+
+        distance, surprise = self._compute(rows, parts).T
+        return {"distance": distance, "atypical": surprise}
 
     def by_column(
         self, cells: NDArray[np.float32], names: Sequence[str]

@@ -13,7 +13,7 @@ from sklearn.metrics import r2_score
 from varjepa.estimators.selective import coverage_threshold
 from varjepa.evaluate.predictors import COMPARED, labelled_rows, linear_guesses, sizes_that_fit
 from varjepa.evaluate.splits import Index, Split, Target
-from varjepa.metrics.combination import fit_combined_score
+from varjepa.metrics.combination import add_to_confidence
 from varjepa.metrics.confidence import one_minus_msp
 from varjepa.metrics.selective import (
     COVERAGES,
@@ -28,7 +28,7 @@ from varjepa.report.store import Row
 CONFIDENCE = "confidence"
 """1 − the classifier's largest probability"""
 COMBINED = "combined"
-"""the latent scores and the confidence, combined on validation rows"""
+"""the confidence, with the latent scores added where validation rows say that they help"""
 DISAGREEMENT = "disagreement"
 """standard deviation of the predicted number over the trainings of a predictor"""
 
@@ -108,7 +108,7 @@ def uncertainties(
         on_validation = [score[split.validation] for score in latent.values()]
         parts = np.stack([*on_validation, one_minus_msp(cell.validation[run])], axis=1)
         wrong = cell.losses(cell.validation, truth[split.validation])[run]
-        results[COMBINED] = fit_combined_score(parts, wrong)(
+        results[COMBINED] = add_to_confidence(parts, wrong)(
             np.stack(list(results.values()), axis=1)
         )
     return results

@@ -29,9 +29,15 @@ class Results:
             for row in sorted(rows, key=lambda row: str(row["version"]))  # the newest version wins
             if row["rows"] == cap
         }
+        # a seed decides masks and splits too: peers count with the seeds that the contender has
+        seeds: dict[tuple[str, str], set[int]] = {}
+        for job, method, table, seed in by_seed:
+            if method == OURS:
+                seeds.setdefault((job, table), set()).add(seed)
         self.figures: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-        for (job, method, table, _), row in by_seed.items():
-            self.figures.setdefault((job, method, table), []).append(row["figures"])
+        for (job, method, table, seed), row in by_seed.items():
+            if seed in seeds.get((job, table), {seed}):
+                self.figures.setdefault((job, method, table), []).append(row["figures"])
 
     def get(self, job: str, method: str, table: str, *path: str) -> float | None:
         """A figure's mean over seeds; None where no seed has it."""

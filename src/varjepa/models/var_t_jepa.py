@@ -324,7 +324,7 @@ class Predictor(nn.Module):
         of_views = masks.valid_of_views if self.joint_targets else masks.context_of_views
         seen = of_views(valid, known.shape[1])
         hidden = self.transformer(sequence.flatten(0, 1), seen, keep=size)
-        return self.head(hidden.view(rows, views, size, -1))
+        return self.head(hidden.view(rows, views, size, hidden.shape[-1]))
 
 
 class TargetDecoder(Decoder):

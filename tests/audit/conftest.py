@@ -15,7 +15,7 @@ SMALL = {
     "predictor_width": 16,
     "predictor_ff": 32,
     "learning_rate": 5e-3,
-    "max_steps": 250,
+    "max_steps": 150,
     "random_state": 0,
 }
 

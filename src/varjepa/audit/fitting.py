@@ -9,20 +9,21 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from sklearn.base import clone
 
 from varjepa.audit.scoring import ModelView, number_tails
 from varjepa.audit.text import decorated_numbers
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.files import make_folder, read_json, write_json
-from varjepa.settings import Run, Training
+from varjepa.settings import Run
 from varjepa.tables import TableCodec, TableFiles
 from varjepa.tables.columns import Kind
 from varjepa.tables.messages import collect_warnings
@@ -34,10 +35,10 @@ from varjepa.version import __version__
 class FitOptions:
     """How a model is fitted for an audit."""
 
+    estimator: VarTJEPA = field(default_factory=VarTJEPA)
+    """not fitted: its settings"""
     column_kinds: Mapping[str, Kind] | None = None
     time_limit: float | None = None
-    device: str = "auto"
-    random_state: int = 0
     verbose: int = 0
     folder: Path | None = None
     """for checkpoints and the model, from which an interrupted audit continues"""
@@ -101,13 +102,10 @@ def what_to_learn_from(table: pa.Table, codec: TableCodec) -> pa.Table:
 def _fitted(
     table: pa.Table | TableFiles, kinds: Mapping[str, Kind] | None, options: FitOptions
 ) -> VarTJEPA:
-    model = VarTJEPA(
-        training=Training(time_limit=options.time_limit),
-        column_kinds=kinds or options.column_kinds,
-        device=options.device,
-        verbose=options.verbose,
-        random_state=options.random_state,
-    )
+    model = clone(options.estimator).set_params(verbose=options.verbose)
+    model.set_params(column_kinds=kinds or options.column_kinds)
+    if options.time_limit is not None:
+        model.set_params(training__time_limit=options.time_limit)
     if options.folder is None:
         with collect_warnings():
             return model.fit(table)
@@ -121,7 +119,7 @@ def _fitted(
         raise InputError(f"{folder} is of an audit of another table; add --overwrite to begin anew")
     write_json(told, key)
     if (folder / "model" / "manifest.json").exists():
-        return VarTJEPA.load(folder / "model").set_params(device=options.device)
+        return VarTJEPA.load(folder / "model").set_params(device=model.device)
     checkpoints = folder / "checkpoints"
     with collect_warnings():
         model.fit(table, run=Run(checkpoint_dir=checkpoints, resume=True))

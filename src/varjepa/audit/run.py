@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 
 from varjepa.audit.fitting import FitOptions, fit_own
 from varjepa.audit.result import Audit, ColumnFacts, Findings, describe_cells
-from varjepa.audit.scoring import CellScorer, Scores
+from varjepa.audit.scoring import CellScorer, Scores, joined
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.estimators.fitting import table_files
 from varjepa.metrics.discoveries import ExponentialTail, benjamini_hochberg
 from varjepa.settings import at_least_one
 from varjepa.tables import Kind, TableFiles, read_table
+from varjepa.tables.messages import TableWarnings
 from varjepa.training.progress import progress
 
 Floats = NDArray[np.float64]
@@ -69,7 +70,8 @@ def audit(
     Args:
         table: a frame, array or path, or a folder or pattern of Parquet files.
         model: a fitted VarTJEPA or its folder; then drift against its training rows is measured
-            too. None: one is fitted to the table itself, with defaults.
+            too. None: one is fitted to the table itself, with defaults; or with the settings of
+            a VarTJEPA that is not fitted.
         fdr: share of the flagged cells that may be right after all (false discovery rate).
         top: cells that are described at least, flagged or not.
         column_kinds: as in VarTJEPA, where a model is fitted.
@@ -96,11 +98,13 @@ def audit(
     if not rows:
         raise InputError("the table has no rows")
     levels = None
-    if model is None:
+    is_fitted = model is not None and hasattr(model, "model_")
+    if model is None or not is_fitted:
         limit = None if time_limit is None else FIT_SHARE * time_limit
         own = None if folder is None else Path(folder)
-        options = FitOptions(column_kinds, limit, device, random_state, verbose, own)
-        fitted, levels = fit_own(source, options)
+        plain = model or VarTJEPA(device=device, random_state=random_state)
+        kinds = column_kinds or plain.column_kinds
+        fitted, levels = fit_own(source, FitOptions(plain, kinds, limit, verbose, own))
     else:
         fitted = model
         if not hasattr(model, "feature_names_in_") and not isinstance(source, TableFiles):
@@ -110,9 +114,13 @@ def audit(
     absent = [name for name in scorer.names if name not in _names(source)]
     if absent:
         fitted.codec_.unseen_cells(_empty(source))  # says which, and what is similar
+    if not isinstance(source, TableFiles):
+        said = [name for name in source.column_names if name not in scorer.codec.schema.names]
+        if is_fitted:
+            TableWarnings(extra=said).warn(stacklevel=2)
     with progress() if verbose else _silent() as show:
         end = None if time_limit is None else start + time_limit
-        found = _Sweep(scorer, source, rows, model is not None, show, end).run()
+        found = _Sweep(scorer, source, rows, is_fitted, show, end).run()
         findings = _pick(found, scorer, source, fdr, top, show)
     fitted.set_params(device=before)
     return Audit(source, table, scorer, findings)
@@ -168,6 +176,8 @@ class _Found:
     odds: Floats
     places: NDArray[np.int64]  # (cells, 2) row and column
     tests: int = 0
+    held: list[Scores] = field(default_factory=list)
+    """of a table that is small enough to keep them"""
 
 
 class _Sweep:
@@ -216,6 +226,7 @@ class _Sweep:
             places[:, 0] += begin
             self._keep(found, p[known], scores.odds[known], places)
             begin += block.num_rows
+        found.held = self.held
         return found
 
     def _calibrate(self) -> list[ExponentialTail]:
@@ -275,7 +286,7 @@ def _pick(
     wanted = np.unique(np.concatenate([rows, listed[:, 0]]).astype(np.int64))
     picked = take_rows(source, wanted)
     show(1, 1, "describing", f"{len(listed):,} cells")
-    scores = scorer.score(picked)
+    scores = joined(found.held).take(wanted) if found.held else scorer.score(picked)
     cells = describe_cells(scorer, picked, scores.rows, wanted, listed)
     for facts, j in zip(found.facts, range(len(found.facts)), strict=True):
         facts.flagged = int((listed[:, 1][p <= limit] == j).sum())

@@ -34,6 +34,7 @@ from varjepa.audit.text import (
     similarities,
 )
 from varjepa.estimators import VarTJEPA
+from varjepa.estimators.fitting import join_rows
 from varjepa.metrics.calibration import level_for
 from varjepa.tables import TableCodec
 from varjepa.tables.codec import EncodedTable
@@ -63,6 +64,23 @@ class Scores:
     certain: Bools  # (N, C): wrong by a rule, and no part of the null distribution
     rows: EncodedTable
     """with suspicious cells marked as not observed"""
+
+    def take(self, index: NDArray[np.int64]) -> Scores:
+        """Of some rows."""
+        rows = self.rows.take(torch.as_tensor(index))
+        return Scores(self.odds[index], self.nll[index], self.certain[index], rows)
+
+
+def joined(parts: Sequence[Scores]) -> Scores:
+    """Rows below each other."""
+    rows = parts[0].rows
+    for part in parts[1:]:
+        rows = join_rows(rows, part.rows)
+    arrays = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("odds", "nll", "certain")
+    )
+    return Scores(*arrays, rows)
 
 
 class CellScorer:
@@ -95,12 +113,13 @@ class CellScorer:
             rows = self.codec.encode(view.table)
         odds, nll = self._passes(rows)
         rare = self._rare_texts(view)
-        self._add_own(odds, view, rare, self._level_probabilities(rows, rare))
         if again:
-            rows, changed = self._without_suspects(rows, odds)
+            first = odds.copy()
+            self._add_own(first, view, rare, {})
+            rows, changed = self._without_suspects(rows, first)
             if len(changed):
                 odds[changed], _ = self._passes(rows.take(torch.as_tensor(changed)))
-                self._add_own(odds, view, rare, self._level_probabilities(rows, rare))
+        self._add_own(odds, view, rare, self._level_probabilities(rows, rare))
         missing = np.column_stack([view.missing[name] for name in self.names])
         certain = np.column_stack([view.odd_form[name] for name in self.names])
         return Scores(
@@ -137,15 +156,22 @@ class CellScorer:
     # --- what the model does not say
 
     def _add_own(
-        self, odds: Floats, view: ModelView, rare: Mapping[str, NDArray[np.int64]], context: Any
+        self,
+        odds: Floats,
+        view: ModelView,
+        rare: Mapping[str, NDArray[np.int64]],
+        context: Mapping[str, Floats],
     ) -> None:
-        """Tails of numbers, forms, and rare texts, in place."""
+        """Tails of numbers, forms, and rare texts, in place.
+
+        ``context`` are probabilities of levels in the rows of rare texts, where they are known.
+        """
         for j, name in enumerate(self.names):
             if name in view.distance:
                 x = view.distance[name]
                 odds[:, j] = np.where(x > FAR, 0.0, odds[:, j]) + tail_odds(x)
             if name in rare:
-                self._add_rare(odds[:, j], name, view.texts[name], rare[name], context[name])
+                self._add_rare(odds[:, j], name, view.texts[name], rare[name], context.get(name))
             odds[view.odd_form[name], j] = FORM_ODDS
 
     def _rare_texts(self, view: ModelView) -> dict[str, NDArray[np.int64]]:
@@ -183,13 +209,13 @@ class CellScorer:
         name: str,
         texts: Sequence[str | None],
         rows: NDArray[np.int64],
-        probabilities: Floats,
+        probabilities: Floats | None,
     ) -> None:
         """T of rare texts: how rare, how close to others, and what the row says of those."""
         close = self.meanings(name, [str(texts[i]) for i in rows])
         column, marginal = self.texts[name], self.frequencies[name]
         known = set(self.codec.categorical[self.places[name]].levels.texts.to_pylist())
-        for i, p in zip(rows, probabilities, strict=True):
+        for place, i in enumerate(rows):
             text = str(texts[i])
             weights, closeness = close.get(text, (None, 0.0))
             if text not in known:
@@ -197,9 +223,11 @@ class CellScorer:
             elif text in column.known and (count := column.counts[column.known[text]]) > 1:
                 odds[i] -= np.log((count - 1.0) / count)  # its own row is no evidence for it
             if weights is not None and closeness:
-                w = np.exp(weights - weights.max())
-                ratio = (w @ p + 1e-9) / (w @ marginal + 1e-9)
-                odds[i] += closeness + np.log(np.clip(ratio, 1 / MOST_CONTEXT, MOST_CONTEXT))
+                odds[i] += closeness
+                if probabilities is not None:
+                    w = np.exp(weights - weights.max())
+                    ratio = (w @ probabilities[place] + 1e-9) / (w @ marginal + 1e-9)
+                    odds[i] += np.log(np.clip(ratio, 1 / MOST_CONTEXT, MOST_CONTEXT))
 
     @cached_property
     def frequencies(self) -> dict[str, Floats]:

@@ -13,7 +13,7 @@ BULK, TAIL = 0.6, 0.9
 MIN_SLOPE = 0.5
 """Of log odds: exp(score) has a mean of at most 1 under the null, so its tail is no heavier."""
 
-PRIOR_VALUES = 20
+PRIOR_VALUES = 5
 """A column's tail is averaged with exp(−score) as if that had so many values."""
 
 

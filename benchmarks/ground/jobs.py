@@ -9,6 +9,7 @@ A fit is the cost, so jobs share one where the protocol allows. The contender is
     three quarters, complete, with the target  train_on_sampled
     DiffPuter's training rows, 30 % removed    impute_mar
     all rows; half of the normal ones          anomaly; anomaly_normal
+    all rows, errors put in; as they came      cells; dirty
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ from scipy.optimize import bisect
 from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
-from benchmarks.ground import peers, probes, samples, scoring, terms
+from benchmarks.ground import audits, errors, peers, probes, samples, scoring, terms
 from benchmarks.ground.anomalies import DETECTORS
 from benchmarks.ground.scoring import Figures
 from benchmarks.ground.tables import (
+    DIRTY,
     NUMERIC_ANOMALIES,
+    PAPER,
     REGRESSION,
     ROWS,
     TABLES,
@@ -42,6 +45,7 @@ from benchmarks.ground.tables import (
     Floats,
     Integers,
     load,
+    load_dirty,
     numbers_as_floats,
     remove,
     removed_cells,
@@ -430,6 +434,41 @@ def outlier_candidates(model: Any, fit: pd.DataFrame, rows: pd.DataFrame) -> dic
     }
 
 
+# --- wrong cells
+
+
+def cells(task: Task) -> dict[str, Figures]:
+    """Make 3 % of the cells wrong, and find them."""
+    frame = load(task.table, task.rows).features
+    spoiled = errors.spoil(frame, task.seed)
+    found = _scored(task, spoiled.frame)
+    texts = Coder(frame)(frame).is_category
+    figures = audits.audit_figures(found, spoiled.is_wrong, spoiled.frame.notna().to_numpy(), texts)
+    return {"cells": figures}
+
+
+DIRTY_COLUMNS = {"dirty/beers": ("city", "state", "abv")}
+"""columns whose errors can be known from the table; elsewhere all"""
+
+
+def dirty(task: Task) -> dict[str, Figures]:
+    """Find and mend the errors of a table as it came."""
+    frame, clean = load_dirty(task.table)
+    is_wrong = (frame.fillna("") != clean.fillna("")).to_numpy()
+    known = frame.notna().to_numpy() & frame.columns.isin(
+        DIRTY_COLUMNS.get(task.table, tuple(frame.columns))
+    )
+    found = _scored(task, frame)
+    figures = audits.audit_figures(found, is_wrong, known, np.ones(frame.shape[1], dtype=bool))
+    return {"dirty": {**figures, **audits.repair_figures(found, clean, is_wrong & known)}}
+
+
+def _scored(task: Task, frame: pd.DataFrame) -> audits.ScoredCells:
+    if task.method == OURS:
+        return audits.by_audit(frame, task.contender.make(task.seed))
+    return audits.FINDERS[task.method](frame, task.seed)
+
+
 def _floats(values: Any) -> Floats:
     return np.asarray(values, dtype=np.float64)
 
@@ -445,6 +484,8 @@ GROUPS = (
     ("train_on_sampled",),
     ("anomaly",),
     ("anomaly_normal",),
+    ("cells",),
+    ("dirty",),
 )
 """jobs that share a fit of the contender"""
 
@@ -455,6 +496,10 @@ METHODS: dict[str, tuple[str, ...]] = {
     "pca": ("embed",),
     **dict.fromkeys(SAMPLERS, ("sample", "train_on_sampled")),
     **dict.fromkeys(DETECTORS, ("anomaly", "anomaly_normal")),
+    "boosting": ("impute_mcar", "impute_unseen", "impute_mar", "cells", "dirty"),
+    "self_confidence": ("cells",),
+    "mode": ("dirty",),
+    "outliertree": ("dirty",),
 }
 """what each method can do"""
 
@@ -467,6 +512,10 @@ def applies(job: str, table: str) -> bool:
         return table in NUMERIC_ANOMALIES or (table not in TABLES and job == "anomaly")
     if job == "impute_mar":
         return table in MAR_TABLES
+    if job == "dirty" or table in DIRTY:
+        return job == "dirty" and table in DIRTY
+    if job == "cells":
+        return table in TABLES and table not in PAPER
     return table in TABLES and not (job in ("uncertainty", "selective") and table in REGRESSION)
 
 
@@ -478,4 +527,6 @@ JOBS: dict[str, Callable[[Task], dict[str, Figures]]] = {
     "train_on_sampled": train_on_sampled,
     "anomaly": anomaly,
     "anomaly_normal": anomaly_normal,
+    "cells": cells,
+    "dirty": dirty,
 }

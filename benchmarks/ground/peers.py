@@ -16,7 +16,12 @@ from sklearn.ensemble import (
 
 from benchmarks.ground.tables import CodedTable, Floats, join
 
-PACKAGES = {"miceforest": "miceforest", "tvae": "ctgan", "ctgan": "ctgan"}
+PACKAGES = {
+    "miceforest": "miceforest",
+    "tvae": "ctgan",
+    "ctgan": "ctgan",
+    "outliertree": "outliertree",
+}
 """the package of each peer that is not made of scikit-learn"""
 
 Imputer = Callable[[CodedTable, CodedTable | None, int], CodedTable]

@@ -292,6 +292,33 @@ def fit_seconds(
     return judge
 
 
+def precision_ratio(
+    job: str, figure: str, others: Sequence[str]
+) -> Callable[[Results, Sequence[str]], Verdict]:
+    """Geometric mean over tables of ours over the best of others; more is better."""
+
+    def judge(results: Results, names: Sequence[str]) -> Verdict:
+        pairs = results.pairs(job, names, figure, others, max).values()
+        if not pairs:
+            return NOTHING
+        ratio = float(np.exp(np.mean([np.log(max(a, 1e-3) / max(b, 1e-3)) for a, b in pairs])))
+        return f"{ratio:.2f} × ({len(pairs)})", ratio >= 1.0, ratio >= 1.3
+
+    return judge
+
+
+def hospital_f1(results: Results, names: Sequence[str]) -> Verdict:
+    found = results.ours("dirty", [n for n in names if n == "dirty/hospital"], "f1")
+    peers = results.pairs("dirty", found, "f1", DIRTY_PEERS, max)
+    if not found:
+        return NOTHING
+    value = found["dirty/hospital"]
+    reaches = all(ours >= other for ours, other in peers.values())
+    return f"{value:.3f}", reaches, value >= 0.8
+
+
+DIRTY_PEERS = ("outliertree", "mode", "boosting")
+
 BARS = (
     Bar("20 % MCAR, in-sample: RMSE over the better of boosting and missForest",
         "≤ 1.00", "≤ .95", rmse_ratio("impute_mcar", 1.0, 0.95)),
@@ -328,6 +355,15 @@ BARS = (
     Bar("categorical anomaly sets: mean AUROC minus the best of isolation forest, kNN, ECOD",
         "≥ 0", "≥ +.02",
         detects("anomaly", MIXED_ANOMALIES, ("isolation_forest", "knn", "ecod"), 0.02)),
+    Bar("3 % errors: cell average precision over boosting residuals", "≥ 1", "≥ 1.3 ×",
+        precision_ratio("cells", "average_precision", ("boosting",))),
+    Bar("the same of text columns, over their self-confidence", "≥ 1", "≥ 1.3 ×",
+        precision_ratio("cells", "average_precision_text", ("self_confidence",))),
+    Bar("dirty tables: cell average precision over the best peer", "≥ 1", "",
+        precision_ratio("dirty", "average_precision", DIRTY_PEERS)),
+    Bar("dirty tables: repairs right among found, minus mode and boosting", "≥ 0", "",
+        difference("dirty", "repairs_right", ("mode", "boosting"), 0, 0)),
+    Bar("Hospital: F1 at the default level", "≥ peers", "≥ .8", hospital_f1),
     Bar("collapsed, or fewer than half of the dimensions active", "no table", "", collapse),
     Bar("fit, under 1,000 rows", "≤ 20 s", "≤ 8 s", fit_seconds(0, 999, 10**6, 20, 8)),
     Bar("fit, 10,000 rows, at most 15 columns",
@@ -396,6 +432,11 @@ DETAILS = (
     Detail("Trained on sampled rows: accuracy or R²", "train_on_sampled", ("score_sampled",)),
     Detail("Anomalies, all rows: AUROC", "anomaly", ("auroc",)),
     Detail("Anomalies, trained on normal rows: AUROC", "anomaly_normal", ("auroc",)),
+    Detail("3 % errors: cell average precision", "cells", ("average_precision",)),
+    Detail("3 % errors, text: cell average precision", "cells", ("average_precision_text",)),
+    Detail("Dirty tables: cell average precision", "dirty", ("average_precision",)),
+    Detail("Dirty tables: F1 at the default level", "dirty", ("f1",)),
+    Detail("Dirty tables: repairs right among found", "dirty", ("repairs_right",)),
 )
 
 

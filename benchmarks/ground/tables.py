@@ -44,7 +44,9 @@ NUMERIC_ANOMALIES = tuple(f"anomaly/{name}" for name in sorted((
 MIXED_ANOMALIES = tuple(f"anomaly_mixed/{name}" for name in sorted((
     "bank", "census", "chess_krkopt", "covertype", "kdd99_probe", "kdd99_u2r",
 )))  # fmt: skip
-EVERY = (*TABLES, *NUMERIC_ANOMALIES, *MIXED_ANOMALIES)
+DIRTY = ("dirty/beers", "dirty/hospital")
+"""tables with errors as they came, and their clean versions"""
+EVERY = (*TABLES, *NUMERIC_ANOMALIES, *MIXED_ANOMALIES, *DIRTY)
 
 ROWS = 10_000
 """rows of a table that are used"""
@@ -60,14 +62,14 @@ def names_of(half: Half) -> tuple[str, ...]:
         (('adult', 'auto_mpg'), ('air_quality', 'bank_marketing'))
     """
     start = {"development": 0, "reporting": 1}
-    kinds = (TABLES, NUMERIC_ANOMALIES, MIXED_ANOMALIES)
+    kinds = (TABLES, NUMERIC_ANOMALIES, MIXED_ANOMALIES, DIRTY)
     if half == "all":
         return EVERY
     return tuple(name for kind in kinds for name in kind[start[half] :: 2])
 
 
 def is_anomaly_set(name: str) -> bool:
-    return name not in TABLES
+    return name in NUMERIC_ANOMALIES or name in MIXED_ANOMALIES
 
 
 # --- reading
@@ -115,6 +117,13 @@ def load(name: str, rows: int = ROWS) -> GroundTable:
     frame = _keep_share(frame, rows).reset_index(drop=True)
     flags = frame.pop("anomaly")
     return GroundTable(name, frame, flags)
+
+
+def load_dirty(name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A table with errors, and the same without; empty cells are missing."""
+    folder = data_folder() / "ground"
+    both = [pd.read_parquet(folder / f"{name}_{side}.parquet") for side in ("dirty", "clean")]
+    return both[0].replace({"": None}), both[1].replace({"": None})
 
 
 def _keep_share(frame: pd.DataFrame, rows: int) -> pd.DataFrame:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from varjepa.version import __version__
 
 if TYPE_CHECKING:
+    from varjepa.audit import Audit, audit
     from varjepa.estimators import TJEPA, VarTJEPA
     from varjepa.estimators.fitting import Validation
     from varjepa.estimators.outliers import OutlierDetector
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "TJEPA",
     "Architecture",
+    "Audit",
     "Objective",
     "OutlierDetector",
     "PointArchitecture",
@@ -53,11 +55,13 @@ __all__ = [
     "Validation",
     "VarTJEPA",
     "__version__",
+    "audit",
 ]
 
 # torch and pyarrow take seconds to import: only who uses an estimator waits for them
 _MODULES = {
     "OutlierDetector": "varjepa.estimators.outliers",
+    "Audit": "varjepa.audit",
     "RiskCoverageDisplay": "varjepa.estimators.risk_coverage",
     "SelectiveClassifier": "varjepa.estimators.selective",
     "Validation": "varjepa.estimators.fitting",
@@ -79,6 +83,8 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "audit":  # a package that can be called; importing it sets the name
+        return import_module("varjepa.audit")
     value = getattr(import_module(_MODULES.get(name, "varjepa.estimators")), name)
     globals()[name] = value
     return value

@@ -468,6 +468,17 @@ class VarTJEPA(TableEstimator):
         found = self._compute(rows, statistics)
         return cell_predictions(self.codec_, table, X, found, coverage, cells)
 
+    def map_rows(
+        self, X: Any, compute: Callable[[VarTJepa, EncodedTable, Tensor], Tensor]
+    ) -> NDArray[Any]:
+        """What ``compute`` gives for the rows of a table, a block at a time.
+
+        It is called with the networks, encoded rows, and the number of every feature's column.
+        """
+        rows = self._rows(X if isinstance(X, EncodedTable) else self.encode(X))
+        columns = self._column_numbers().to(rows.num.device)
+        return self._compute(rows, lambda model, block: compute(model, block, columns))
+
     def sample(
         self,
         n: int = 1,

@@ -138,6 +138,22 @@ def central_mass(cells: CellDistributions, num: Tensor) -> Tensor:
     return torch.maximum(1.0 - 2.0 * up_to, 2.0 * below - 1.0).clamp(0.0, 1.0)
 
 
+def mass_between(cells: CellDistributions, low: Tensor, high: Tensor) -> Tensor:
+    """Probability of a number between two ends, both included.  # (B, F_num), float32"""
+    if cells.bin_log_probs is None:
+        scale = (-0.5 * cells.log_var).exp() * math.sqrt(0.5)
+        up, down = ((end - cells.mean) * scale for end in (high, low))
+        return 0.5 * (torch.erf(up) - torch.erf(down))
+    assert cells.bins is not None
+    p = cells.bin_log_probs.exp()  # (B, F_num, T)
+    left, right = cells.bins.low, cells.bins.high
+    width = (right - left).clamp_min(1e-30)
+    inside = torch.minimum(right, high.unsqueeze(-1)) - torch.maximum(left, low.unsqueeze(-1))
+    is_held = (left >= low.unsqueeze(-1)) & (left <= high.unsqueeze(-1))  # of atoms
+    share = torch.where(right == left, is_held.float(), (inside / width).clamp(0.0, 1.0))
+    return (p * share).sum(-1).clamp_max(1.0)
+
+
 def _cumulative(cells: CellDistributions) -> Tensor:
     """F at the upper end of every bin, exactly 1 at the last.  # (B, F_num, T)"""
     assert cells.bin_log_probs is not None

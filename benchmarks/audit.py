@@ -1,0 +1,173 @@
+"""Whether an audit keeps what it promises, on tables with errors that were put in.
+
+    python -m benchmarks.audit calibration    # a share of 5 % false flags is asked for
+    python -m benchmarks.audit folds          # one fit, or two halves that score each other
+
+Both use a small model, since every figure takes many fits or many scored tables. ``calibration``:
+a fit per table, then 20 clean tables and 20 with 3 % errors. ``folds``: three fits per table and
+seed. Half an hour each on two cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import typer
+from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score
+
+from benchmarks.ground.errors import spoil
+from benchmarks.ground.tables import load
+from varjepa import VarTJEPA
+from varjepa.audit.fitting import what_to_learn_from
+from varjepa.audit.run import p_values
+from varjepa.audit.scoring import CellScorer, Scores
+from varjepa.demo.sim import draw_sim
+from varjepa.environment import describe_environment
+from varjepa.files import write_json
+from varjepa.metrics.discoveries import ExponentialTail, benjamini_hochberg
+from varjepa.settings import Architecture, Training
+from varjepa.tables import TableCodec, read_table
+
+RESULTS = Path(__file__).parent / "results"
+LEVEL = 0.05
+FOLD_TABLES = ("auto_mpg", "penguins", "phoneme", "german_credit")
+
+app = typer.Typer(add_completion=False, no_args_is_help=True)
+
+
+def small_model(seed: int, steps: int) -> VarTJEPA:
+    """A quarter as wide as the default."""
+    return VarTJEPA(
+        Architecture(d=32, ff=64, predictor_width=32, predictor_ff=64),
+        training=Training(max_steps=steps, learning_rate=3e-3),
+        random_state=seed,
+    )
+
+
+def draw_factors(rows: int, seed: int) -> pd.DataFrame:
+    """Eight numbers and two categories of two factors; a category and a skewed number of none."""
+    rng = np.random.default_rng(seed)
+    factors = rng.normal(size=(rows, 2))
+    loadings = np.random.default_rng(99).normal(size=(2, 8))
+    numbers = factors @ loadings + 0.5 * rng.normal(size=(rows, 8))
+    frame = pd.DataFrame(numbers, columns=[f"x{j}" for j in range(8)])
+    noisy = factors + 0.3 * rng.normal(size=(rows, 2))
+    frame["two"] = np.where(noisy[:, 0] > 0, "alpha", "beta")
+    colours = np.array(["red", "green", "blue", "yellow"])
+    frame["four"] = colours[np.digitize(noisy[:, 1], [-1, 0, 1])]
+    frame["noise"] = np.array(list("abcde"))[rng.integers(5, size=rows)]
+    frame["skewed"] = rng.lognormal(size=rows)
+    return frame
+
+
+def draw_sim_rows(rows: int, seed: int) -> pd.DataFrame:
+    """Rows of SIM, the demo's table."""
+    frame: pd.DataFrame = draw_sim().to_arrow().to_pandas()
+    return frame.sample(rows, random_state=seed).reset_index(drop=True)
+
+
+DRAWS: dict[str, Callable[[int, int], pd.DataFrame]] = {
+    "factors": draw_factors,
+    "sim": draw_sim_rows,
+}
+
+
+@app.command("calibration")
+def calibration_command(
+    tables: list[str] = typer.Option(list(DRAWS), help="factors, sim"),
+    seeds: int = 20,
+    rows: int = 1000,
+    steps: int = 300,
+    out: Path = RESULTS / "audit-calibration.json",
+) -> None:
+    """Flags on clean tables; false share and recall with 3 % errors."""
+    found = {name: calibration(DRAWS[name], seeds, rows, steps) for name in tables}
+    about = {"seeds": seeds, "rows": rows, "steps": steps, "level": LEVEL}
+    write_json(out, {**about, "figures": found, "environment": describe_environment("cpu")})
+
+
+def calibration(
+    draw: Callable[[int, int], pd.DataFrame], seeds: int, rows: int, steps: int
+) -> dict[str, Any]:
+    """Means over seeds, with one model that was fitted to clean rows."""
+    scorer = CellScorer(small_model(0, steps).fit(draw(2 * rows, 1000)))
+    clean, false, recall, shares = [], [], [], []
+    for seed in range(seeds):
+        p = calibrated(scorer.score(read_table(draw(rows, seed))))
+        clean.append(int((p <= benjamini_hochberg(p, LEVEL)).sum()))
+        shares.append([float(np.nanmean(p <= level)) for level in (0.05, 0.01, 0.001)])
+        wrong = spoil(draw(rows, seed), seed)
+        p = calibrated(scorer.score(read_table(wrong.frame)))
+        flagged = p <= benjamini_hochberg(p, LEVEL)
+        false.append((flagged & ~wrong.is_wrong).sum() / max(1, flagged.sum()))
+        recall.append((flagged & wrong.is_wrong).sum() / wrong.is_wrong.sum())
+    return {
+        "clean_tables_with_flags": sum(count > 0 for count in clean),
+        "clean_p_values_below_05_01_001": np.mean(shares, axis=0).tolist(),
+        "false_share": float(np.mean(false)),
+        "recall": float(np.mean(recall)),
+    }
+
+
+def calibrated(scores: Scores) -> NDArray[np.float64]:
+    """p-values by the scores' own tails."""
+    return p_values([ExponentialTail(column) for column in scores.odds.T], scores)
+
+
+@app.command("folds")
+def folds_command(
+    tables: list[str] = typer.Option(list(FOLD_TABLES), help="Of the ground."),
+    seeds: int = 2,
+    rows: int = 1000,
+    steps: int = 500,
+    out: Path = RESULTS / "audit-folds.json",
+) -> None:
+    """Average precision of one fit, with and without the second pass, and of two halves."""
+    lines = [
+        {"table": name, "seed": seed, **folds(name, seed, rows, steps)}
+        for name in tables
+        for seed in range(seeds)
+    ]
+    kinds = ("one_fit", "one_fit_one_pass", "two_halves")
+    mean = {kind: float(np.mean([line[kind] for line in lines])) for kind in kinds}
+    about = {"rows": rows, "steps": steps, "mean": mean, "figures": lines}
+    write_json(out, {**about, "environment": describe_environment("cpu")})
+
+
+def folds(name: str, seed: int, rows: int, steps: int) -> dict[str, float]:
+    """The same errors, scored three times."""
+    wrong = spoil(load(name, rows).features, seed)
+    table = read_table(wrong.frame)
+    codec = TableCodec.fit(table)
+    seen = what_to_learn_from(table, codec)
+    kinds = {column.name: column.kind for column in codec.schema.modelled}
+    places = [table.column_names.index(column) for column in kinds]
+    is_wrong = wrong.is_wrong[:, places]
+
+    def precision(*parts: tuple[NDArray[np.int64], NDArray[np.int64]], again: bool = True) -> float:
+        p = np.full(is_wrong.shape, np.nan)
+        for fitted, asked in parts:
+            model = models.setdefault(fitted.tobytes(), small_model(seed, steps))
+            if not hasattr(model, "model_"):
+                model.set_params(column_kinds=kinds).fit(seen.take(fitted))
+            p[asked] = calibrated(CellScorer(model, codec).score(table.take(asked), again))
+        known = ~np.isnan(p)
+        return float(average_precision_score(is_wrong[known], -np.log(p[known])))
+
+    models: dict[bytes, VarTJEPA] = {}
+    everything = np.arange(table.num_rows)
+    first, second = np.array_split(np.random.default_rng(seed).permutation(everything), 2)
+    return {
+        "one_fit": precision((everything, everything)),
+        "one_fit_one_pass": precision((everything, everything), again=False),
+        "two_halves": precision((first, second), (second, first)),
+    }
+
+
+if __name__ == "__main__":
+    app()

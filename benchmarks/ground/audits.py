@@ -1,0 +1,200 @@
+"""Cells that are wrong: what an audit finds, beside peers that score every cell too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.metrics import average_precision_score
+from sklearn.model_selection import KFold
+
+from benchmarks.ground.scoring import Figures
+from benchmarks.ground.tables import Bools, CodedTable, Coder, Floats
+
+FOLDS = 2
+LEVEL = 0.05
+LEAST = 0.01
+"""own probability below which a peer's category counts as found"""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredCells:
+    """Scores of all cells, which are found, and repairs as text."""
+
+    scores: Floats  # (n, columns); NaN: none
+    found: Bools
+    repairs: Any  # (n, columns) of text or None
+
+
+Finder = Callable[[pd.DataFrame, int], ScoredCells]
+
+
+def by_frequency(frame: pd.DataFrame, seed: int) -> ScoredCells:
+    """Rare values are suspicious, and the most frequent value mends them."""
+    scores, found, repairs = _nothing(frame)
+    for j, name in enumerate(frame.columns):
+        column = frame[name]
+        counts = column.map(column.value_counts()).to_numpy(np.float64)
+        scores[:, j] = -np.log(counts / max(column.notna().sum(), 1))
+        found[:, j] = counts == 1
+        if column.notna().any():
+            repairs[:, j] = str(column.mode().iloc[0])
+    return ScoredCells(scores, found, repairs)
+
+
+def by_boosting(frame: pd.DataFrame, seed: int, with_numbers: bool = True) -> ScoredCells:
+    """Boosting of every column on the others, out of fold.
+
+    A number is scored by its residual in median absolute ones, a category by −log of its own
+    probability, which is cleanlab's self-confidence.
+    """
+    scores, found, repairs = _nothing(frame)
+    coder = Coder(frame)
+    coded = coder(frame)
+    for j, is_category in enumerate(coded.is_category):
+        known = np.flatnonzero(~np.isnan(coded.values[:, j]))
+        if (not is_category and not with_numbers) or len(known) < 10:
+            continue
+        for fit, asked in KFold(FOLDS, shuffle=True, random_state=seed).split(known):
+            rows = known[fit], known[asked]
+            fill = _category if is_category else _number
+            fill(coded, j, rows, seed, scores, found, repairs)
+        if not is_category:
+            spread = np.nanmedian(scores[:, j]) or np.nanmean(scores[:, j]) or 1.0
+            scores[:, j] /= spread
+            found[:, j] = scores[:, j] > 8.0
+    return ScoredCells(scores, found, repairs)
+
+
+def by_self_confidence(frame: pd.DataFrame, seed: int) -> ScoredCells:
+    """The same of categories alone: cleanlab's label quality, a column at a time."""
+    return by_boosting(frame, seed, with_numbers=False)
+
+
+def _category(
+    coded: CodedTable, j: int, rows: Any, seed: int, scores: Floats, found: Bools, repairs: Any
+) -> None:
+    fit, asked = rows
+    y, others = coded.values[:, j], np.delete(coded.values, j, axis=1)
+    codes, counts = np.unique(y[fit], return_counts=True)
+    kept = codes[np.argsort(-counts)][:MOST_LEVELS]  # boosting grows a tree a level and round
+    fit = fit[np.isin(y[fit], kept)]
+    if len(np.unique(y[fit])) < 2:
+        scores[asked, j] = np.where(y[asked] == y[fit][0], 0.0, -np.log(1e-3))
+        return
+    model = HistGradientBoostingClassifier(max_iter=50, early_stopping=False, random_state=seed)
+    p = model.fit(others[fit], y[fit]).predict_proba(others[asked])
+    place = np.searchsorted(model.classes_, y[asked]).clip(max=len(model.classes_) - 1)
+    own = np.where(model.classes_[place] == y[asked], p[np.arange(len(asked)), place], 1e-6)
+    scores[asked, j] = -np.log(np.maximum(own, 1e-6))
+    found[asked, j] = own < LEAST
+    texts = coded.levels[j].to_numpy(object)
+    repairs[asked, j] = texts[model.classes_[p.argmax(1)].astype(np.int64)]
+
+
+MOST_LEVELS = 60
+
+
+def _number(
+    coded: CodedTable, j: int, rows: Any, seed: int, scores: Floats, found: Bools, repairs: Any
+) -> None:
+    fit, asked = rows
+    others = np.delete(coded.values, j, axis=1)
+    model = HistGradientBoostingRegressor(max_iter=100, early_stopping=True, random_state=seed)
+    guess = model.fit(others[fit], coded.values[fit, j]).predict(others[asked])
+    scores[asked, j] = np.abs(coded.values[asked, j] - guess)
+    repairs[asked, j] = guess.astype(str)
+
+
+def by_outliertree(frame: pd.DataFrame, seed: int) -> ScoredCells:
+    """The package outliertree with its defaults: at most one outlier a row."""
+    from outliertree import OutlierTree
+
+    scores, found, repairs = _nothing(frame)
+    scores[frame.notna().to_numpy()] = 0.0
+    told = OutlierTree(nthreads=1).fit(frame.reset_index(drop=True), return_outliers=True)
+    for row, one in told.iterrows():
+        value = one["suspicious_value"]
+        if isinstance(value, dict) and value.get("column") in frame.columns:
+            place = int(row), frame.columns.get_loc(value["column"])
+            scores[place], found[place] = 1.0 / max(float(one["outlier_score"]), 1e-9), True
+    return ScoredCells(scores, found, repairs)
+
+
+def by_audit(frame: pd.DataFrame, model: Any) -> ScoredCells:
+    """Our own, with a model that is not fitted yet."""
+    import varjepa
+
+    scores, found, repairs = _nothing(frame)
+    audit = varjepa.audit(frame, model, fdr=LEVEL, top=frame.size)
+    cells = audit.cells
+    rows = cells["row"].to_numpy()
+    columns = frame.columns.get_indexer(cells["column"])
+    scores[rows, columns] = -np.log(cells["p_value"].to_numpy())
+    found[rows, columns] = cells["flagged"].to_numpy()
+    repairs[rows, columns] = cells["repair"].to_numpy()
+    return ScoredCells(scores, found, repairs)
+
+
+def _nothing(frame: pd.DataFrame) -> tuple[Floats, Bools, Any]:
+    return (
+        np.full(frame.shape, np.nan),
+        np.zeros(frame.shape, dtype=bool),
+        np.full(frame.shape, None, dtype=object),
+    )
+
+
+FINDERS: dict[str, Finder] = {
+    "mode": by_frequency,
+    "boosting": by_boosting,
+    "self_confidence": by_self_confidence,
+    "outliertree": by_outliertree,
+}
+
+
+def audit_figures(cells: ScoredCells, is_wrong: Bools, known: Bools, texts: Bools) -> Figures:
+    """Average precision over all known cells and over those of text; what was found.
+
+    A cell without a score counts as the least suspicious. ``texts (columns,)`` are categories.
+    """
+    scores = np.where(np.isnan(cells.scores), -np.inf, cells.scores)
+    lowest = np.min(scores[np.isfinite(scores)], initial=0.0)
+    scores = np.where(np.isfinite(scores), scores, lowest - 1.0)
+    found, wrong = cells.found & known, is_wrong & known
+    right = int((found & wrong).sum())
+    figures: Figures = {
+        "average_precision": _precision(wrong[known], scores[known]),
+        "wrong": int(wrong.sum()),
+        "found": int(found.sum()),
+        "precision": right / max(1, int(found.sum())),
+        "recall": right / max(1, int(wrong.sum())),
+        "f1": 2 * right / max(1, int(found.sum()) + int(wrong.sum())),
+    }
+    of_text = known & texts
+    if texts.any():
+        figures["average_precision_text"] = _precision(wrong[of_text], scores[of_text])
+    return figures
+
+
+def _precision(wrong: Bools, scores: Floats) -> float | None:
+    return float(average_precision_score(wrong, scores)) if wrong.any() else None
+
+
+def repair_figures(cells: ScoredCells, truth: pd.DataFrame, is_wrong: Bools) -> Figures:
+    """Share of the wrong cells that were found whose repair is the true text."""
+    asked = np.argwhere(cells.found & is_wrong)
+    right = [_same(cells.repairs[i, j], truth.iloc[i, j]) for i, j in asked]
+    return {"repairs_right": float(np.mean(right)) if right else None}
+
+
+def _same(repair: Any, truth: Any) -> bool:
+    if repair is None or truth is None or repair != repair or truth != truth:
+        return False
+    try:
+        return bool(np.isclose(float(repair), float(truth), rtol=1e-9))
+    except ValueError:
+        return str(repair) == str(truth)

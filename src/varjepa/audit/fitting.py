@@ -1,0 +1,140 @@
+"""The model of a table that is audited without one: fitted to its own rows.
+
+One fit for all rows: a model that is fitted to half of the rows and scores the other half finds no
+more (benchmarks/results/audit-folds.json). What is obviously odd is kept from the model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from sklearn.base import clone
+
+from varjepa.audit.scoring import ModelView, number_tails
+from varjepa.audit.text import decorated_numbers
+from varjepa.errors import InputError
+from varjepa.estimators import VarTJEPA
+from varjepa.files import make_folder, read_json, write_json
+from varjepa.settings import Run
+from varjepa.tables import TableCodec, TableFiles
+from varjepa.tables.columns import Kind
+from varjepa.tables.messages import collect_warnings
+from varjepa.tables.values import is_text, undictionary, value_type
+from varjepa.version import __version__
+
+
+@dataclass(frozen=True, slots=True)
+class FitOptions:
+    """How a model is fitted for an audit."""
+
+    estimator: VarTJEPA = field(default_factory=VarTJEPA)
+    """not fitted: its settings"""
+    column_kinds: Mapping[str, Kind] | None = None
+    time_limit: float | None = None
+    verbose: int = 0
+    folder: Path | None = None
+    """for checkpoints and the model, from which an interrupted audit continues"""
+
+
+def fit_own(
+    table: pa.Table | TableFiles, options: FitOptions
+) -> tuple[VarTJEPA, TableCodec | None]:
+    """A model of the table, and a codec that counts all its levels.
+
+    Of a table in files, which is not read at once, the model's own codec counts them.
+    """
+    if isinstance(table, TableFiles):
+        return _fitted(table, None, options), None
+    plain = plain_numbers(table)
+    codec = TableCodec.fit(plain, options.column_kinds)
+    seen = what_to_learn_from(plain, codec)
+    kinds = {column.name: column.kind for column in codec.schema.modelled}
+    return _fitted(seen, kinds, options), codec
+
+
+def plain_numbers(table: pa.Table) -> pa.Table:
+    """Numbers in another form than their column's as the others are: "5%" among numbers as "5"."""
+    for place, name in enumerate(table.column_names):
+        column = table[name]
+        if not is_text(value_type(column.type)):
+            continue
+        text = undictionary(column).cast(pa.large_string())
+        counts = pc.value_counts(text.drop_null())
+        found = decorated_numbers({
+            one["values"]: one["counts"] for one in counts.to_pylist()
+        })  # fmt: skip
+        if found:
+            odd, numbers = (
+                pa.array(list(part), pa.large_string()) for part in (found, found.values())
+            )
+            places = pc.index_in(text, value_set=odd)
+            replaced = pc.if_else(places.is_valid(), numbers.take(places.combine_chunks()), text)
+            table = table.set_column(place, name, replaced)
+    return table
+
+
+def what_to_learn_from(table: pa.Table, codec: TableCodec) -> pa.Table:
+    """The modelled columns without far numbers and without texts that one row alone has.
+
+    A column of which that would leave less than half keeps its texts: there they are the rule.
+    """
+    view = ModelView.of(codec, number_tails(codec), table)
+    columns = {column.name: view.table[column.name] for column in codec.schema.modelled}
+    for category in codec.categorical:
+        counts = np.array([0, *category.levels.counts])
+        texts = pa.array(view.texts[category.column], pa.large_string())
+        codes = category.levels.encode(pa.chunked_array([texts]))
+        once = counts[codes] == 1
+        if 2 * once.sum() < (codes > 0).sum():
+            keep = pa.array(np.arange(len(once)), mask=once)
+            columns[category.column] = columns[category.column].take(keep)
+    return pa.table(columns)
+
+
+def _fitted(
+    table: pa.Table | TableFiles, kinds: Mapping[str, Kind] | None, options: FitOptions
+) -> VarTJEPA:
+    model = clone(options.estimator).set_params(verbose=options.verbose)
+    model.set_params(column_kinds=kinds or options.column_kinds)
+    if options.time_limit is not None:
+        model.set_params(training__time_limit=options.time_limit)
+    if options.folder is None:
+        with collect_warnings():
+            return model.fit(table)
+    folder, key = (
+        options.folder,
+        {"table": _sha256(table), "version": __version__, "settings": repr(model)},
+    )
+    make_folder(folder)
+    told = folder / "key.json"
+    if told.exists() and read_json(told) != key:
+        raise InputError(f"{folder} is of an audit of another table; add --overwrite to begin anew")
+    write_json(told, key)
+    if (folder / "model" / "manifest.json").exists():
+        return VarTJEPA.load(folder / "model").set_params(device=model.device)
+    checkpoints = folder / "checkpoints"
+    with collect_warnings():
+        model.fit(table, run=Run(checkpoint_dir=checkpoints, resume=True))
+    model.save(folder / "model")
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    return model
+
+
+def _sha256(table: pa.Table | TableFiles) -> str:
+    """What tells this table from others."""
+    if isinstance(table, TableFiles):
+        return hashlib.sha256(
+            " ".join(file.fingerprint for file in table.files).encode()
+        ).hexdigest()
+    sink: Any = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return hashlib.sha256(sink.getvalue()).hexdigest()

@@ -1,0 +1,309 @@
+"""``varjepa.audit``: score all cells, calibrate, and describe those that look wrong.
+
+A table in files is read a block at a time: a sample of its rows calibrates, then every block is
+scored, and of it only row scores, column sums and the most suspicious cells stay in memory.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from varjepa.audit.fitting import FitOptions, fit_own
+from varjepa.audit.result import Audit, ColumnFacts, Findings, describe_cells
+from varjepa.audit.scoring import CellScorer, Scores, joined
+from varjepa.errors import InputError
+from varjepa.estimators import VarTJEPA
+from varjepa.estimators.fitting import table_files
+from varjepa.metrics.discoveries import ExponentialTail, benjamini_hochberg
+from varjepa.settings import at_least_one
+from varjepa.tables import Kind, TableFiles, read_table
+from varjepa.tables.messages import TableWarnings
+from varjepa.training.progress import progress
+
+Floats = NDArray[np.float64]
+
+BLOCK_ROWS = 1 << 14
+"""Rows that are scored at a time."""
+
+CALIBRATION_ROWS = 1 << 16
+"""Rows whose scores calibrate p-values; of a larger table, so many drawn at random."""
+
+MOST_CELLS = 1_000_000
+"""Suspicious cells that are held in memory."""
+
+SHOWN_CELLS = 200_000
+"""Cells of the page."""
+
+SHOWN_ROWS = 10_000
+"""Rows of the page."""
+
+FIT_SHARE = 0.75
+"""Of a time limit that a fit may take."""
+
+Show = Callable[[int, int, str, str], None]
+
+
+def audit(
+    table: Any,
+    model: VarTJEPA | str | os.PathLike[str] | None = None,
+    *,
+    fdr: float = 0.05,
+    top: int = 1000,
+    column_kinds: Mapping[str, Kind] | None = None,
+    time_limit: float | None = None,
+    device: str = "auto",
+    random_state: int = 0,
+    verbose: int = 0,
+    folder: str | os.PathLike[str] | None = None,
+) -> Audit:
+    """Find cells that do not fit the rest of their row, and say what they should be.
+
+    Args:
+        table: a frame, array or path, or a folder or pattern of Parquet files.
+        model: a fitted VarTJEPA or its folder; then drift against its training rows is measured
+            too. None: one is fitted to the table itself, with defaults; or with the settings of
+            a VarTJEPA that is not fitted.
+        fdr: share of the flagged cells that may be right after all (false discovery rate).
+        top: cells that are described at least, flagged or not.
+        column_kinds: as in VarTJEPA, where a model is fitted.
+        time_limit: seconds for all of it; the fit ends early, with its best checkpoint so far.
+        device: "auto", "cpu" or "cuda".
+        random_state: seed of the fit.
+        verbose: 1 shows progress.
+        folder: where an interrupted audit leaves its fit, and from where the same call continues.
+
+    Missing cells have no score. Identifiers, free text, constant and empty columns are not audited.
+    """
+    start = time.monotonic()
+    if not 0.0 < fdr < 1.0:
+        raise InputError(f"fdr must be above 0 and below 1, not {fdr}")
+    if time_limit is not None and not time_limit > 0.0:
+        raise InputError(f"time_limit must be above 0 seconds, not {time_limit}")
+    at_least_one("top", top)
+    if isinstance(model, str | os.PathLike):
+        model = VarTJEPA.load(Path(model))
+    if model is not None and not isinstance(model, VarTJEPA):
+        raise InputError(f"model must be a VarTJEPA or its folder, not {type(model).__name__}")
+    source: pa.Table | TableFiles = table_files(table) or read_table(table)
+    rows = source.rows if isinstance(source, TableFiles) else source.num_rows
+    if not rows:
+        raise InputError("the table has no rows")
+    levels = None
+    is_fitted = model is not None and hasattr(model, "model_")
+    if model is None or not is_fitted:
+        limit = None if time_limit is None else FIT_SHARE * time_limit
+        own = None if folder is None else Path(folder)
+        plain = model or VarTJEPA(device=device, random_state=random_state)
+        kinds = column_kinds or plain.column_kinds
+        fitted, levels = fit_own(source, FitOptions(plain, kinds, limit, verbose, own))
+    else:
+        fitted = model
+        if not hasattr(model, "feature_names_in_") and not isinstance(source, TableFiles):
+            source = source.rename_columns([f"x{j}" for j in range(source.num_columns)])
+    before = fitted.device
+    scorer = CellScorer(fitted.set_params(device=device), levels)
+    absent = [name for name in scorer.names if name not in _names(source)]
+    if absent:
+        fitted.codec_.unseen_cells(_empty(source))  # says which, and what is similar
+    if not isinstance(source, TableFiles):
+        said = [name for name in source.column_names if name not in scorer.codec.schema.names]
+        if is_fitted:
+            TableWarnings(extra=said).warn(stacklevel=2)
+    with progress() if verbose else _silent() as show:
+        end = None if time_limit is None else start + time_limit
+        found = _Sweep(scorer, source, rows, is_fitted, show, end).run()
+        findings = _pick(found, scorer, source, fdr, top, show)
+    fitted.set_params(device=before)
+    return Audit(source, table, scorer, findings)
+
+
+class _silent:
+    """Progress that is not shown."""
+
+    def __enter__(self) -> Show:
+        return lambda done, total, what, figure: None
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def _names(source: pa.Table | TableFiles) -> list[str]:
+    return list(source.schema.names)
+
+
+def _empty(source: pa.Table | TableFiles) -> pa.Table:
+    return source.schema.empty_table()
+
+
+def _blocks(source: pa.Table | TableFiles) -> Iterator[pa.Table]:
+    if isinstance(source, TableFiles):
+        yield from source.blocks(source.schema.names, BLOCK_ROWS)
+        return
+    for begin in range(0, source.num_rows, BLOCK_ROWS):
+        yield source.slice(begin, BLOCK_ROWS)
+
+
+def take_rows(source: pa.Table | TableFiles, wanted: NDArray[np.int64]) -> pa.Table:
+    """Some rows, in ascending order."""
+    if isinstance(source, pa.Table):
+        return source.take(pa.array(wanted))
+    parts, begin = [_empty(source)], 0
+    for block in _blocks(source):
+        low, high = np.searchsorted(wanted, [begin, begin + block.num_rows])
+        parts.append(block.take(pa.array(wanted[low:high] - begin)))
+        begin += block.num_rows
+    return pa.concat_tables(parts)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What one sweep over all rows leaves."""
+
+    tails: list[ExponentialTail]
+    facts: list[ColumnFacts]
+    row_scores: Floats  # (N,)
+    row_cells: NDArray[np.int64]  # (N, 3) columns that say most, −1: none
+    p_values: Floats  # of the most suspicious cells
+    odds: Floats
+    places: NDArray[np.int64]  # (cells, 2) row and column
+    tests: int = 0
+    held: list[Scores] = field(default_factory=list)
+    """of a table that is small enough to keep them"""
+
+
+class _Sweep:
+    """Scores every block once; of small tables, the blocks that calibrated."""
+
+    def __init__(
+        self,
+        scorer: CellScorer,
+        source: pa.Table | TableFiles,
+        rows: int,
+        with_drift: bool,
+        show: Show,
+        end: float | None,
+    ) -> None:
+        self.scorer, self.source, self.rows, self.show, self.end = scorer, source, rows, show, end
+        self.held: list[Scores] = []
+        self.done = 0
+        self.facts = [ColumnFacts.of(scorer, name, with_drift) for name in scorer.names]
+
+    def run(self) -> _Found:
+        tails = self._calibrate()
+        found = _Found(
+            tails,
+            self.facts,
+            np.zeros(self.rows),
+            np.full((self.rows, 3), -1, dtype=np.int64),
+            np.empty(0),
+            np.empty(0),
+            np.empty((0, 2), dtype=np.int64),
+        )
+        begin = 0
+        for number, block in enumerate(_blocks(self.source)):
+            scores = self.held[number] if self.held else self._score(block)
+            p = p_values(tails, scores)
+            known = ~np.isnan(p)
+            surprise = np.where(known, -np.log(np.where(known, p, 1.0)), -1.0)
+            here = slice(begin, begin + block.num_rows)
+            found.row_scores[here] = surprise.clip(0.0).sum(1) / np.maximum(known.sum(1), 1)
+            best = np.argsort(-surprise, axis=1)[:, :3]
+            is_known = np.take_along_axis(surprise, best, 1) >= 0.0
+            found.row_cells[here, : best.shape[1]] = np.where(is_known, best, -1)
+            found.tests += int(known.sum())
+            for j, facts in enumerate(self.facts):
+                facts.add(scores.rows, scores.nll[:, j], p[:, j])
+            places = np.argwhere(known).astype(np.int64)
+            places[:, 0] += begin
+            self._keep(found, p[known], scores.odds[known], places)
+            begin += block.num_rows
+        found.held = self.held
+        return found
+
+    def _calibrate(self) -> list[ExponentialTail]:
+        if self.rows <= CALIBRATION_ROWS:
+            self.held = [self._score(block) for block in _blocks(self.source)]
+            parts = self.held
+        else:
+            drawn = np.random.default_rng(0).choice(self.rows, CALIBRATION_ROWS, replace=False)
+            sample = take_rows(self.source, np.sort(drawn))
+            parts = [
+                self._score(sample.slice(i, BLOCK_ROWS)) for i in range(0, len(drawn), BLOCK_ROWS)
+            ]
+            self.done = 0
+        odds = np.concatenate([np.where(part.certain, np.nan, part.odds) for part in parts])
+        return [ExponentialTail(column) for column in odds.T]
+
+    def _score(self, block: pa.Table) -> Scores:
+        late = self.end is not None and time.monotonic() > self.end
+        scores = self.scorer.score(block, again=not late)
+        self.done += block.num_rows
+        done = min(self.done, self.rows)
+        self.show(done, self.rows, "scoring", f"{done:,} of {self.rows:,} rows")
+        return scores
+
+    @staticmethod
+    def _keep(found: _Found, p: Floats, odds: Floats, places: NDArray[np.int64]) -> None:
+        """The smallest p-values so far."""
+        p, odds = np.concatenate([found.p_values, p]), np.concatenate([found.odds, odds])
+        places = np.concatenate([found.places, places])
+        if len(p) > MOST_CELLS:
+            keep = np.argpartition(p, MOST_CELLS)[:MOST_CELLS]
+            p, odds, places = p[keep], odds[keep], places[keep]
+        found.p_values, found.odds, found.places = p, odds, places
+
+
+def p_values(tails: list[ExponentialTail], scores: Scores) -> Floats:
+    """Of every cell; NaN where it is missing.  # (N, C)"""
+    columns = [tail.p_values(column) for tail, column in zip(tails, scores.odds.T, strict=True)]
+    found = np.column_stack(columns)
+    return np.where(scores.certain, np.exp(-scores.odds), found)
+
+
+def _pick(
+    found: _Found, scorer: CellScorer, source: Any, fdr: float, top: int, show: Show
+) -> Findings:
+    """Flag, choose what is described, and describe it."""
+    limit = benjamini_hochberg(found.p_values, fdr, found.tests)
+    order = np.lexsort((-found.odds, found.p_values))
+    flagged = int((found.p_values <= limit).sum())
+    order = order[: max(top, flagged)]
+    listed, p, odds = found.places[order], found.p_values[order], found.odds[order]
+    rows_p = ExponentialTail(found.row_scores, min_slope=1e-9, prior=0).p_values(found.row_scores)
+    shown = min(SHOWN_ROWS, max(100, SHOWN_CELLS // max(len(_names(source)), 1)))
+    worst = np.argsort(-found.row_scores, kind="stable")[:shown]
+    by_cell = list(dict.fromkeys(listed[:, 0].tolist()))[:shown]
+    rows = np.array(list(dict.fromkeys([*by_cell, *worst.tolist()]))[:shown], dtype=np.int64)
+    wanted = np.unique(np.concatenate([rows, listed[:, 0]]).astype(np.int64))
+    picked = take_rows(source, wanted)
+    show(1, 1, "describing", f"{len(listed):,} cells")
+    scores = joined(found.held).take(wanted) if found.held else scorer.score(picked)
+    cells = describe_cells(scorer, picked, scores.rows, wanted, listed)
+    for facts, j in zip(found.facts, range(len(found.facts)), strict=True):
+        facts.flagged = int((listed[:, 1][p <= limit] == j).sum())
+    return Findings(
+        cells=cells,
+        places=listed,
+        p_values=p,
+        odds=odds,
+        flagged=p <= limit,
+        row_scores=found.row_scores,
+        row_p_values=rows_p,
+        row_cells=found.row_cells,
+        facts=found.facts,
+        tests=found.tests,
+        fdr=fdr,
+        rows=rows,
+        picked=picked,
+        picked_rows=wanted,
+        picked_p_values=p_values(found.tails, scores),
+    )

@@ -1,0 +1,371 @@
+"""Rows of a table scored cell by cell, and the distributions of cells that look wrong.
+
+What the model shall not see is taken out first: numbers far beyond their column, texts of one row
+only, numbers in another form. These are scored by themselves, and their neighbours better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from numpy.typing import NDArray
+
+from varjepa.audit.surprise import (
+    FAR,
+    SPREADS,
+    ErrorModel,
+    NumberTails,
+    cell_details,
+    cell_odds,
+    tail_odds,
+)
+from varjepa.audit.text import (
+    MOST_CONTEXT,
+    MOST_TEXTS,
+    TextColumn,
+    plain_number,
+    similarities,
+)
+from varjepa.estimators import VarTJEPA
+from varjepa.estimators.calibration import level_for
+from varjepa.estimators.fitting import join_rows
+from varjepa.tables import TableCodec
+from varjepa.tables.codec import EncodedTable
+from varjepa.tables.columns import VALUE, category_text, read_parts
+from varjepa.tables.messages import collect_warnings
+from varjepa.tables.values import ELAPSED, is_text, undictionary, value_type
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+FORM_ODDS = 12.0
+"""T of a number in another form than its column's."""
+
+SUSPECT_ODDS = 3.0
+"""T from which a cell is taken out while its neighbours are scored once more."""
+
+COVERAGE = 0.9
+"""Of the intervals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """T of every audited cell of some rows, NaN where a cell is missing."""
+
+    odds: Floats  # (N, C)
+    nll: Floats  # (N, C) −log p; NaN where the model has no say
+    certain: Bools  # (N, C): wrong by a rule, and no part of the null distribution
+    rows: EncodedTable
+    """with suspicious cells marked as not observed"""
+
+    def take(self, index: NDArray[np.int64]) -> Scores:
+        """Of some rows."""
+        rows = self.rows.take(torch.as_tensor(index))
+        return Scores(self.odds[index], self.nll[index], self.certain[index], rows)
+
+
+def joined(parts: Sequence[Scores]) -> Scores:
+    """Rows below each other."""
+    rows = parts[0].rows
+    for part in parts[1:]:
+        rows = join_rows(rows, part.rows)
+    odds, nll, certain = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("odds", "nll", "certain")
+    )
+    return Scores(odds, nll, certain, rows)
+
+
+class CellScorer:
+    """A fitted model and what is known of every column beside it.
+
+    ``levels``: the codec whose levels and counts tell rare texts, if it is not the model's.
+    """
+
+    def __init__(self, model: VarTJEPA, levels: TableCodec | None = None) -> None:
+        self.model, codec = model, model.codec_
+        self.codec = codec
+        self.names = [column.name for column in codec.schema.modelled]
+        self.kinds = {column.name: column.kind for column in codec.schema.modelled}
+        self.errors = ErrorModel.of(codec, model.settings("architecture").numbers == "bins")
+        self.tails = number_tails(codec)
+        counted = {c.column: c for c in (levels or codec).categorical}
+        self.texts = {c.column: TextColumn.of(counted[c.column].levels) for c in codec.categorical}
+        self.unseen = {c.column: counted[c.column].unseen_probability for c in codec.categorical}
+        self.features: dict[str, list[int]] = {}
+        for j, feature in enumerate(codec.features):
+            self.features.setdefault(feature.column, []).append(j)
+        self.places = {c.column: j for j, c in enumerate(codec.categorical)}
+
+    # --- scores
+
+    def score(self, table: pa.Table, again: bool = True) -> Scores:
+        """Two passes: in the second one, no cell is judged by others that look wrong."""
+        view = ModelView.of(self.codec, self.tails, table)
+        with collect_warnings():
+            rows = self.codec.encode(view.table)
+        odds, nll = self._passes(rows)
+        rare = self._rare_texts(view)
+        if again:
+            first = odds.copy()
+            self._add_own(first, view, rare, {})
+            rows, changed = self._without_suspects(rows, first)
+            if len(changed):
+                odds[changed], _ = self._passes(rows.take(torch.as_tensor(changed)))
+        self._add_own(odds, view, rare, self._level_probabilities(rows, rare))
+        missing = np.column_stack([view.missing[name] for name in self.names])
+        certain = np.column_stack([view.odd_form[name] for name in self.names])
+        return Scores(
+            np.where(missing, np.nan, odds), np.where(missing, np.nan, nll), certain, rows
+        )
+
+    def _passes(self, rows: EncodedTable) -> tuple[Floats, Floats]:
+        """T and −log p by column; a date has the mean odds of its parts.  # (N, C) each"""
+        cells = self.model.map_rows(
+            rows,
+            lambda model, part, columns: cell_odds(
+                model, part, columns, self.errors.to(part.num.device)
+            ),
+        ).astype(np.float64)
+        odds = [_mean_odds(cells[:, 0, self.features[name]]) for name in self.names]
+        nll = [cells[:, 1, self.features[name]].mean(1) for name in self.names]
+        return np.column_stack(odds), np.column_stack(nll)
+
+    def _without_suspects(
+        self, rows: EncodedTable, odds: Floats
+    ) -> tuple[EncodedTable, NDArray[np.int64]]:
+        """Rows without their suspicious cells, at most half of each; and which rows had any."""
+        limit = np.sort(odds, axis=1)[:, -(1 + odds.shape[1] // 2)] if odds.shape[1] > 1 else np.inf
+        suspect = (odds >= SUSPECT_ODDS) & (odds > np.reshape(limit, (-1, 1)))
+        changed = np.flatnonzero(suspect.any(1))
+        observed = np.ones((len(rows), len(self.codec.features)), dtype=bool)
+        if rows.observed is not None:
+            observed = rows.observed.cpu().numpy().copy()
+        for j, name in enumerate(self.names):
+            observed[:, self.features[name]] &= ~suspect[:, [j]]
+        device = rows.num.device
+        return EncodedTable(rows.num, rows.cat, torch.as_tensor(observed, device=device)), changed
+
+    # --- what the model does not say
+
+    def _add_own(
+        self,
+        odds: Floats,
+        view: ModelView,
+        rare: Mapping[str, NDArray[np.int64]],
+        context: Mapping[str, Floats],
+    ) -> None:
+        """Tails of numbers, forms, and rare texts, in place.
+
+        ``context`` are probabilities of levels in the rows of rare texts, where they are known.
+        """
+        for j, name in enumerate(self.names):
+            if name in view.distance:
+                x = view.distance[name]
+                odds[:, j] = np.where(x > FAR, 0.0, odds[:, j]) + tail_odds(x)
+            if name in rare:
+                self._add_rare(odds[:, j], name, view.texts[name], rare[name], context.get(name))
+            odds[view.odd_form[name], j] = FORM_ODDS
+
+    def _rare_texts(self, view: ModelView) -> dict[str, NDArray[np.int64]]:
+        """Rows whose text the model does not know, or that may be a typing error."""
+        found = {}
+        for name, texts in view.texts.items():
+            column = self.texts[name]
+            most = column.counts.max(initial=0)
+            may_be = {t for t, i in column.known.items() if 10 * column.counts[i] <= most}
+            model_knows = set(self.codec.categorical[self.places[name]].levels.texts.to_pylist())
+            rows = [
+                i
+                for i, text in enumerate(texts)
+                if text is not None and (text in may_be or text not in model_knows)
+            ]
+            found[name] = np.array(rows, dtype=np.int64)
+        return found
+
+    def _level_probabilities(
+        self, rows: EncodedTable, rare: Mapping[str, NDArray[np.int64]]
+    ) -> dict[str, Floats]:
+        """P of the model's levels in the rows of rare texts.  # (rows, L) each"""
+        wanted = np.unique(np.concatenate([*rare.values(), np.empty(0, dtype=np.int64)]))
+        if not len(wanted):
+            return {name: np.empty((0, 0)) for name in rare}
+        found = self.details(rows.take(torch.as_tensor(wanted)))
+        return {
+            name: found.levels[self.places[name]][np.searchsorted(wanted, places)]
+            for name, places in rare.items()
+        }
+
+    def _add_rare(
+        self,
+        odds: Floats,
+        name: str,
+        texts: Sequence[str | None],
+        rows: NDArray[np.int64],
+        probabilities: Floats | None,
+    ) -> None:
+        """T of rare texts: how rare, how close to others, and what the row says of those."""
+        close = self.meanings(name, [str(texts[i]) for i in rows])
+        column, marginal = self.texts[name], self.frequencies[name]
+        known = set(self.codec.categorical[self.places[name]].levels.texts.to_pylist())
+        for place, i in enumerate(rows):
+            text = str(texts[i])
+            weights, closeness = close.get(text, (None, 0.0))
+            if text not in known:
+                odds[i] = np.log(0.5 / self.unseen[name])
+            elif text in column.known and (count := column.counts[column.known[text]]) > 1:
+                odds[i] -= np.log((count - 1.0) / count)  # its own row is no evidence for it
+            if weights is not None and closeness:
+                odds[i] += closeness
+                if probabilities is not None:
+                    w = np.exp(weights - weights.max())
+                    ratio = (w @ probabilities[place] + 1e-9) / (w @ marginal + 1e-9)
+                    odds[i] += np.log(np.clip(ratio, 1 / MOST_CONTEXT, MOST_CONTEXT))
+
+    @cached_property
+    def frequencies(self) -> dict[str, Floats]:
+        """Share of each of the model's levels."""
+        return {c.column: c.marginal.frequencies() for c in self.codec.categorical}
+
+    def meanings(self, name: str, texts: Sequence[str]) -> dict[str, tuple[Floats, float]]:
+        """Per text: log weight of each of the model's levels as its meaning, and log odds."""
+        column = self.texts[name]
+        model_levels = self.codec.categorical[self.places[name]].levels.texts.to_pylist()
+        places = {text: i for i, text in enumerate(model_levels)}
+        different = list(dict.fromkeys(texts))[:MOST_TEXTS]
+        frequent = [column.levels[i] for i in column.frequent]
+        if not frequent or not different:
+            return {}
+        found = {}
+        for text, similar in zip(different, similarities(different, frequent), strict=True):
+            weights, closeness = column.closeness(text, similar)
+            if closeness:
+                wide = np.full(len(model_levels), -np.inf)
+                for level, weight in zip(frequent, weights, strict=True):
+                    if level in places:
+                        wide[places[level]] = weight
+                if np.isfinite(wide).any():
+                    found[text] = wide, closeness
+        return found
+
+    # --- distributions
+
+    def details(self, rows: EncodedTable) -> Details:
+        """Distributions of all cells of rows, each given the observed cells of other columns."""
+        codec = self.codec
+        numeric = len(codec.numeric)
+        mass = torch.as_tensor(level_for(self.model.calibration_, COVERAGE).reshape(-1))
+        spread = [_spread(number) for number in codec.numeric]
+        within = SPREADS * torch.tensor(spread, dtype=torch.float32)
+
+        def compute(model: Any, part: EncodedTable, columns: torch.Tensor) -> torch.Tensor:
+            device = part.num.device
+            return cell_details(model, part, columns, mass.to(device), within.to(device))
+
+        found = self.model.map_rows(rows, compute)
+        ends = np.cumsum([numeric] * 4 + [len(c.levels) for c in codec.categorical])
+        parts = np.split(found, ends, axis=1)
+        bins: NDArray[np.float32] = parts[-1].reshape(len(found), numeric, -1 if numeric else 0)
+        median, lower, upper, confidence = parts[:4]
+        levels = tuple(p.astype(np.float64) for p in parts[4:-1])
+        return Details(median, lower, upper, confidence, levels, bins)
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """Distributions of cells in network scale."""
+
+    median: NDArray[np.float32]  # (N, F_num)
+    lower: NDArray[np.float32]
+    upper: NDArray[np.float32]
+    confidence: NDArray[np.float32]
+    levels: tuple[Floats, ...]  # (N, L) of each category
+    bins: NDArray[np.float32]  # (N, F_num, T)
+
+
+def _mean_odds(parts: Floats) -> Floats:
+    """Log of the mean of exp(T): a mean of e-values is one.  # (N, parts) → (N,)"""
+    top = parts.max(1, keepdims=True)
+    return (top + np.log(np.exp(parts - top).mean(1, keepdims=True)))[:, 0]
+
+
+def _spread(number: Any) -> float:
+    """Standard deviation of the middle of a number's column, in network scale."""
+    q = np.array(number.marginal.quantiles)
+    if not len(q):
+        return 0.0
+    return float((q[84] - q[16]) / 2.0) or float((q[98] - q[2]) / 4.0)
+
+
+def number_tails(codec: TableCodec) -> dict[str, NumberTails]:
+    """By column."""
+    found = {
+        number.column: NumberTails.of(number)
+        for number in codec.numeric
+        if number.part in (VALUE, ELAPSED)
+    }
+    return {name: tails for name, tails in found.items() if tails is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelView:
+    """A table as the model is to see it, and what was taken out."""
+
+    table: pa.Table
+    missing: dict[str, Bools]
+    """cells without a value, which have no score"""
+    odd_form: dict[str, Bools]
+    """numbers in another form than the column's, and words among numbers"""
+    distance: dict[str, Floats]
+    """of numbers, in units of their column's tail"""
+    texts: dict[str, list[str | None]]
+    """of categories"""
+
+    @classmethod
+    def of(cls, codec: TableCodec, tails: Mapping[str, NumberTails], table: pa.Table) -> ModelView:
+        """Numbers that are far away and words among numbers are missing to the model."""
+        columns = {name: table[name] for name in table.column_names}
+        missing, odd_form, distance = {}, {}, {}
+        texts: dict[str, list[str | None]] = {}
+        for column in codec.schema.modelled:
+            name = column.name
+            if name not in columns:
+                continue  # the codec says so in its own words
+            odd_form[name] = np.zeros(table.num_rows, dtype=bool)
+            if column.kind == "categorical":
+                text = category_text(table[name], column.type)
+                texts[name] = text.to_pylist()
+                missing[name] = text.is_null().to_numpy()
+                continue
+            if column.kind == "numeric" and is_text(value_type(table[name].type)):
+                columns[name], odd_form[name] = numbers_in_text(table[name])
+            parts = read_parts(column, columns[name])
+            missing[name] = ~parts.valid & ~odd_form[name]
+            if name in tails:
+                values = next(iter(parts.values.values())).astype(np.float64)
+                x = np.where(parts.valid, tails[name].distance(values), 0.0)
+                distance[name] = x
+                keep = pa.array(np.arange(table.num_rows), mask=x > FAR)
+                columns[name] = columns[name].take(keep)
+        return cls(pa.table(columns), missing, odd_form, distance, texts)
+
+
+def numbers_in_text(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, Bools]:
+    """Text of numbers with the plain number wherever there is one; which cells were not plain."""
+    text = undictionary(column).cast(pa.large_string())
+    different = pc.unique(text).to_pylist()
+    plain = {one: plain_number(one) for one in different if one is not None}
+    odd = [one for one, number in plain.items() if number != one]
+    if not odd:
+        return column, np.zeros(len(column), dtype=bool)
+    places = pc.index_in(text, value_set=pa.array(odd, pa.large_string()))
+    numbers = pa.array([plain[one] for one in odd], pa.large_string()).take(places.combine_chunks())
+    is_odd = places.is_valid().to_numpy()
+    return pc.if_else(pa.array(is_odd), pa.chunked_array([numbers]), text), is_odd

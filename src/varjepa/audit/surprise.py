@@ -1,0 +1,212 @@
+"""How much more likely a cell is as an error than as a value that belongs to its row.
+
+    T = log e(cell) − log p(cell | the row's other cells)
+
+p is the model's distribution. e is what errors look like: half as the column itself (the value of
+another row), half even over its bins or levels. Under p, exp(T) has a mean of 1, so that a large T
+is rare in clean cells whatever the column. Beyond the bulk of a number's column, p falls off
+exponentially and e does not: a value that is ten times too large counts by its distance.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from varjepa.models.cells import (
+    asked_cells,
+    central_interval,
+    leave_one_out,
+    level_probabilities,
+    mass_between,
+    predict_distributions,
+)
+from varjepa.models.var_t_jepa import CellDistributions, VarTJepa
+from varjepa.tables.codec import EncodedTable, TableCodec
+from varjepa.tables.columns import VALUE, NumericFeature
+
+Floats = NDArray[np.float64]
+
+# --- given the row's other cells
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorModel:
+    """log e of every bin and level; networks' order of features."""
+
+    bins: Tensor  # (F_num, T)
+    levels: tuple[Tensor, ...]  # (L + 1,) each; MISSING first, which is never asked
+    has_bins: bool = True
+
+    @classmethod
+    def of(cls, codec: TableCodec, has_bins: bool = True) -> ErrorModel:
+        shares = [np.array(number.bins.share) for number in codec.numeric]
+        width = max([1, *map(len, shares)])
+        bins = np.zeros((len(shares), width))
+        for row, share in zip(bins, shares, strict=True):
+            row[: len(share)] = _half_even(share)
+        levels = [_half_even(c.marginal.frequencies()) for c in codec.categorical]
+        return cls(
+            torch.as_tensor(bins, dtype=torch.float32),
+            tuple(torch.as_tensor([0.0, *one], dtype=torch.float32) for one in levels),
+            has_bins,
+        )
+
+    def is_gaussian(self, feature: int) -> bool:
+        """Whether a feature has a density instead of probabilities."""
+        return feature < len(self.bins) and not self.has_bins
+
+    def to(self, device: torch.device) -> ErrorModel:
+        """The same on another device."""
+        levels = tuple(one.to(device) for one in self.levels)
+        return ErrorModel(self.bins.to(device), levels, self.has_bins)
+
+
+def _half_even(share: Floats) -> Floats:
+    return np.log(0.5 * share + 0.5 / max(len(share), 1)) if len(share) else share
+
+
+MIN_LOG_P = -12.0
+"""Of a cell: what a network says of less likely ones is noise."""
+
+
+def cell_odds(model: VarTJepa, rows: EncodedTable, columns: Tensor, errors: ErrorModel) -> Tensor:
+    """T and −log p of every cell given the observed cells of the row's other columns.
+
+    Cells that are not observed are asked for too, at the value that stands there: so a suspicious
+    cell can be scored, but tells nothing about others.
+
+    Shape: → ``(B, 2, D)``.
+    """
+    features = model.shape.features
+    found = rows.num.new_zeros(len(rows), 2, features)
+    for masks in leave_one_out(rows, columns, with_missing=True):
+        cells = predict_distributions(model, rows, masks)
+        asked = asked_cells(masks, features).unsqueeze(1)
+        found = torch.where(asked, _odds(cells, rows, errors), found)
+    return found
+
+
+def _odds(cells: CellDistributions, rows: EncodedTable, errors: ErrorModel) -> Tensor:
+    """T and −log p of all cells at once.  # (B, 2, D)"""
+    if cells.bins is not None:
+        index = cells.bins.index(rows.num)
+        nll = [cells.bin_nll(rows), *cells.level_nll(rows)]
+        log_e = [errors.bins.gather(1, index.T).T]
+    else:  # Gaussian numbers: both densities are in network scale
+        off = (rows.num - cells.mean).double() * (-0.5 * cells.log_var.double()).exp()
+        density = 0.5 * (off.square() + math.log(2.0 * math.pi) + cells.log_var.double())
+        nll = [density.float(), *cells.level_nll(rows)]
+        log_e = [-torch.log(math.pi * (1.0 + rows.num.square()))]
+    if errors.levels:
+        each = [one[rows.cat[:, j]] for j, one in enumerate(errors.levels)]
+        log_e.append(torch.stack(each, dim=1))
+    loss = torch.cat(nll, dim=1).clamp_max(-MIN_LOG_P)
+    return torch.stack([torch.cat(log_e, dim=1) + loss, loss], dim=1)
+
+
+SPREADS = 0.25
+"""Half the width, in a column's standard deviations, in which a repaired number counts as right."""
+
+
+def cell_details(
+    model: VarTJepa, rows: EncodedTable, columns: Tensor, mass: Tensor, within: Tensor
+) -> Tensor:
+    """Of every number: median, ends of its interval, confidence; of every level: probability.
+
+    ``mass (F_num,)`` says how much the intervals hold, ``within (F_num,)`` how near the median is
+    near. Then, of binned numbers, the probability of every bin.
+
+    Shape: → ``(B, 4 · F_num + Σ levels + F_num · T)``.
+    """
+    numeric, levels = model.shape.numeric, model.shape.levels
+    widths = torch.tensor([n - 1 for n in levels], dtype=torch.long, device=rows.num.device)
+    found: Tensor | None = None
+    for masks in leave_one_out(rows, columns, with_missing=True):
+        cells = predict_distributions(model, rows, masks)
+        asked = asked_cells(masks, model.shape.features)
+        numbers, categories = asked[:, :numeric], asked[:, numeric:]
+        median, _ = central_interval(cells, torch.zeros_like(mass))
+        parts = [median, *central_interval(cells, mass)]
+        parts.append(mass_between(cells, median - within, median + within))
+        where = [numbers] * 4 + [categories.repeat_interleave(widths, 1)]
+        parts.append(level_probabilities(cells, levels, len(rows)))
+        if cells.bin_log_probs is not None:
+            parts.append(cells.bin_log_probs.exp().flatten(1))
+            where.append(numbers.repeat_interleave(cells.bin_log_probs.shape[-1], 1))
+        new, here = torch.cat(parts, 1), torch.cat(where, 1)
+        found = new if found is None else torch.where(here, new, found)
+    assert found is not None
+    return found
+
+
+# --- the tails of a number's column
+
+FAR = 15.0
+"""Distance beyond which a number is not shown to the model: it would spoil its neighbours."""
+
+_UPPER, _INNER = 98, (90, 75, 50)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberTails:
+    """Exponential tails beyond the 2 % and 98 % quantiles of the training values.
+
+    Their scale is that between the 90 % and 98 % quantile. The upper tail of positive numbers is
+    taken as exponential in the value or in its logarithm, whichever is the longer; the lower one in
+    the logarithm, since it ends at 0.
+    """
+
+    quantiles: Floats  # (101,)
+    step: float
+
+    @classmethod
+    def of(cls, number: NumericFeature) -> NumberTails | None:
+        """None where there are no values, or of a part of a date that comes round again."""
+        if not number.marginal.quantiles or number.part not in (VALUE, "elapsed"):
+            return None
+        unit = np.array(number.marginal.quantiles)
+        values = number.scaler.from_unit(unit, on_step=False).astype(np.float64)
+        step = number.scaler.step if number.scaler.is_integer else None
+        return cls(values, float(step or 0.0))
+
+    def distance(self, values: Floats) -> Floats:
+        """In units of the tail's scale; 0 in the bulk.  # (N,)"""
+        q = self.quantiles
+        above = _beyond(values, q, self.step)
+        below = _beyond(-values, -q[::-1], self.step)
+        if q[1] > 0.0:
+            floor = q[2] * math.exp(-FAR)
+            logs, grid = np.log(np.maximum(values, floor)), np.log(np.maximum(q, floor))
+            above = np.minimum(above, _beyond(logs, grid, 0.0))
+            below = _beyond(-logs, -grid[::-1], 0.0)
+            below = np.where(values <= 0.0, np.maximum(below, 2.0 * FAR), below)
+        return np.where(np.isfinite(values), np.maximum(above, below), 0.0)
+
+
+def _beyond(values: Floats, q: Floats, step: float) -> Floats:
+    """Distance above the 98 % quantile in scales of the tail."""
+    start = q[_UPPER]
+    for inner in _INNER:
+        scale = (start - q[inner]) / math.log((100 - inner) / (100 - _UPPER))
+        if scale > 0.0:
+            with np.errstate(over="ignore"):
+                return np.maximum(values - start, 0.0) / max(scale, step)
+    # half of the values are the same: rarer ones are known by their bins
+    span = max(q[-1] - q[0], abs(float(q[-1])), 1e-300)
+    with np.errstate(over="ignore"):
+        return 5.0 * np.maximum(values - q[-1], 0.0) / span
+
+
+def tail_odds(distance: Floats) -> Floats:
+    """Log of an error's tail over the column's own, at least 0.
+
+    The one is 1 / (1 + x)². The other is exp(−x − x² / 20), between an exponential's, which would
+    call nothing impossible, and a Gaussian's.
+    """
+    return np.maximum(distance + distance**2 / 20.0 - 2.0 * np.log1p(distance), 0.0)

@@ -1,0 +1,115 @@
+"""``varjepa audit``: which cells of a table look wrong, and what they should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from varjepa.cli import options
+from varjepa.cli.shell import console
+from varjepa.errors import InputError, Interrupted
+from varjepa.files import make_folder, only_writer, remove_temporaries
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FILES = ("report.html", "cells.parquet", "rows.parquet", "columns.parquet")
+
+
+def audit(
+    table: options.Tables,
+    out: Annotated[Path, typer.Option(help="Folder for report.html, cells, rows and columns.")],
+    model: Annotated[
+        Path | None,
+        typer.Option(help="A model folder. Default: a model is fitted to the table itself."),
+    ] = None,
+    fdr: Annotated[
+        float, typer.Option(help="Share of flagged cells that may be right after all.")
+    ] = 0.05,
+    top: Annotated[int, typer.Option(help="Cells to list at least.", min=1)] = 1000,
+    repaired: Annotated[
+        Path | None, typer.Option(help="Also write the table with its repairs to this file.")
+    ] = None,
+    min_confidence: Annotated[
+        float, typer.Option(help="Of a repair, from 0 to 1, for --repaired.")
+    ] = 0.5,
+    leave_out: Annotated[
+        list[str] | None, typer.Option(help="A column not to audit; may be repeated.")
+    ] = None,
+    kind: options.Kinds = None,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds for all of it; the fit ends early.")
+    ] = None,
+    device: options.Device = "auto",
+    seed: options.Seed = 0,
+    overwrite: options.Overwrite = False,
+    raw_text: options.RawText = False,
+) -> None:
+    """List the cells that do not fit the rest of their row, with repairs and a page.
+
+    Missing cells, identifiers, free text and constant columns are not audited. An interrupted audit
+    continues with the same command.
+    """
+    options.check_paths(out, overwrite, table, model=model)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file, not a folder")
+    if not overwrite and any((out / name).exists() for name in FILES):
+        raise InputError(f"{out} holds an audit already; add --overwrite to replace it")
+    if repaired is not None:
+        options.check_paths(repaired, overwrite, table)
+    make_folder(out)
+
+    import shutil
+
+    from varjepa.audit import audit as find
+    from varjepa.cli.fit import check_unread
+    from varjepa.estimators.fitting import table_files
+    from varjepa.tables import TableFiles, check_extension, read_table, write_table
+
+    if repaired is not None:
+        check_extension(repaired)
+    source = table_files(table) or options.read_rows(Path(table))
+    check_unread(table, list(source.schema.names), None, leave_out or [])
+    if isinstance(source, TableFiles):
+        if repaired is not None:
+            raise InputError("--repaired needs a table that is read at once, not files")
+        rows = source.without(leave_out or [])
+    else:
+        rows = source.drop_columns(leave_out or [])
+    unfinished = out / "fit"
+    with only_writer(out):
+        remove_temporaries(out)
+        if overwrite:
+            shutil.rmtree(unfinished, ignore_errors=True)
+        try:
+            found = find(
+                rows,
+                model,
+                fdr=fdr,
+                top=top,
+                column_kinds=options.parse_kinds(kind) or None,
+                time_limit=time_limit,
+                device=device,
+                random_state=seed,
+                verbose=1,
+                folder=unfinished,
+            )
+        except KeyboardInterrupt as stop:
+            raise Interrupted("interrupted; the same command continues") from stop
+        found.save(out, raw_text)
+        if repaired is not None:
+            mended = read_table(found.repaired(min_confidence))
+            write_table(_joined(source, mended), repaired, raw_text)
+            console.print(f"repaired table: {repaired}", soft_wrap=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
+    console.print(f"{found}\nreport: {out / 'report.html'}", soft_wrap=True)
+
+
+def _joined(source: Any, mended: pa.Table) -> pa.Table:
+    """All columns of the source, those that were audited as they are after repairs."""
+    for place, name in enumerate(source.column_names):
+        if name in mended.column_names:
+            source = source.set_column(place, name, mended[name])
+    return source

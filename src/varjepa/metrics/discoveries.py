@@ -1,0 +1,67 @@
+"""p-values of scores that contain unusual ones, and which of them are discoveries."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+BULK, TAIL = 0.6, 0.9
+"""Quantiles between which a tail's slope is measured: errors are the top few per cent."""
+
+MIN_SLOPE = 0.5
+"""Of log odds: exp(score) has a mean of at most 1 under the null, so its tail is no heavier."""
+
+PRIOR_VALUES = 5
+"""A column's tail is averaged with exp(−score) as if that had so many values."""
+
+
+class ExponentialTail:
+    """Null distribution of scores: what was seen up to a quantile, exponential beyond it.
+
+    The table that scores come from has errors, which are among the largest scores. So the largest
+    tenth is not looked at: the slope is that of the values before it, or flatter. A score is log
+    odds, so exp(−score) is a valid p-value by itself (Markov); it has the say where values are few.
+    """
+
+    def __init__(self, scores: Floats, min_slope: float = MIN_SLOPE, prior: int = PRIOR_VALUES):
+        known = np.sort(scores[~np.isnan(scores)])
+        self.values = known[: max(1, int(TAIL * len(known)))]
+        self.count, self.prior = len(known), prior
+        self.start, self.slope = 0.0, min_slope
+        if len(known):
+            low, self.start = np.quantile(known, [BULK, TAIL])
+            steepest = (self.start - low) / np.log((1.0 - BULK) / (1.0 - TAIL))
+            self.slope = max(min_slope, float(steepest))
+
+    def p_values(self, scores: Floats) -> Floats:
+        """Chance of such a score or a larger one; NaN stays."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            beyond = (1.0 - TAIL) * np.exp(-np.maximum(scores - self.start, 0.0) / self.slope)
+            rank = np.searchsorted(self.values, scores) if self.count else np.zeros(scores.shape)
+            within = 1.0 - rank / max(self.count, 1)
+            p = np.where(scores > self.start, beyond, np.maximum(within, beyond))
+            bound = np.exp(-np.maximum(scores, 0.0))
+        mixed = (self.count * p + self.prior * bound) / max(self.count + self.prior, 1)
+        return np.where(np.isnan(scores), np.nan, np.clip(mixed, MIN_P, 1.0))
+
+
+MIN_P = 1e-300
+"""Keeps logarithms finite."""
+
+
+def benjamini_hochberg(p_values: Floats, level: float, tests: int | None = None) -> float:
+    """The largest p-value that is a discovery; −1 if none is.
+
+    Of the discoveries, a share of at most ``level`` is expected to be false. ``tests`` counts all
+    tests where only the smallest p-values are given.
+
+    Examples:
+        >>> benjamini_hochberg(np.array([0.001, 0.02, 0.2, 0.9]), 0.05)
+        0.02
+    """
+    p = np.sort(p_values[~np.isnan(p_values)])
+    count = len(p) if tests is None else tests
+    passed = np.flatnonzero(p <= level * np.arange(1, len(p) + 1) / max(count, 1))
+    return float(p[passed[-1]]) if len(passed) else -1.0

@@ -1,0 +1,211 @@
+"""Claims about ``varjepa.audit``:
+
+- planted errors of every kind (number, category, date, sign, typing error) are flagged, and typing
+  errors are mended;
+- p-values of clean cells are uniform or larger; clean tables have no flag; with 3 % errors few
+  flags are false;
+- a missing cell has no score; identifiers are not audited, and the columns' frame says so;
+- repaired() changes the listed cells and nothing else, in types and frames of the caller: pandas,
+  polars, Arrow, numpy; the caller's own frame is not touched;
+- a repair below the confidence asked for is not made;
+- rows with planted errors have the highest scores, and name the column;
+- new rows that differ from the training rows have drift; the same rows have none;
+- a table in files, scored block by block, gives what the table in memory gives;
+- without a model one is fitted to the table itself, and an interrupted audit uses what is there;
+- wrong arguments are refused in one sentence.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import varjepa
+from benchmarks.ground.errors import spoil
+from tests.audit.conftest import SMALL, draw
+from tests.small import fit_small, use_as_defaults
+from varjepa import VarTJEPA
+from varjepa.audit import run
+from varjepa.audit.run import p_values
+from varjepa.audit.scoring import CellScorer
+from varjepa.errors import InputError
+from varjepa.metrics.discoveries import ExponentialTail, benjamini_hochberg
+from varjepa.tables import read_table
+
+Spoiled = tuple[pd.DataFrame, dict[tuple[int, str], Any]]
+
+
+def places(cells: pd.DataFrame) -> set[tuple[int, str]]:
+    return set(zip(cells["row"], cells["column"], strict=True))
+
+
+def test_planted_errors_are_flagged(model: VarTJEPA, spoiled: Spoiled) -> None:
+    frame, truth = spoiled
+    found = varjepa.audit(frame, model).cells
+    flagged = found[found["flagged"]]
+    assert places(flagged) >= set(truth)
+    assert len(flagged) <= len(truth) + 1
+    typing_error = flagged[flagged["column"] == "region"].iloc[0]
+    assert (typing_error["value"], typing_error["repair"]) == ("northxrn", "northern")
+    assert typing_error["level_1"] == "northern"
+    assert typing_error["confidence"] > 0.9
+
+
+def test_p_values_of_clean_cells_are_uniform_or_larger(model: VarTJEPA) -> None:
+    scorer, small = CellScorer(model), []
+    for seed in range(5):
+        scores = scorer.score(read_table(draw(400, 100 + seed)))
+        p = p_values([ExponentialTail(column) for column in scores.odds.T], scores)
+        assert benjamini_hochberg(p, 0.05) == -1.0
+        small.append([np.nanmean(p <= level) for level in (0.1, 0.01, 0.001)])
+    assert (np.mean(small, axis=0) <= np.array([0.12, 0.015, 0.002])).all()
+
+
+def test_few_flags_are_false(model: VarTJEPA) -> None:
+    scorer, false, recall = CellScorer(model), [], []
+    for seed in range(6):
+        wrong = spoil(draw(400, 200 + seed), seed)
+        scores = scorer.score(read_table(wrong.frame))
+        p = p_values([ExponentialTail(column) for column in scores.odds.T], scores)
+        flagged = p <= benjamini_hochberg(p, 0.05)
+        false.append((flagged & ~wrong.is_wrong).sum() / max(1, flagged.sum()))
+        recall.append((flagged & wrong.is_wrong).sum() / wrong.is_wrong.sum())
+    assert np.mean(false) <= 1.2 * 0.05
+    assert np.mean(recall) >= 0.3
+
+
+def test_missing_cells_have_no_score_and_identifiers_are_named(
+    model: VarTJEPA, spoiled: Spoiled
+) -> None:
+    frame = spoiled[0].assign(ticket=np.arange(300))
+    with pytest.warns(UserWarning, match="ticket"):
+        audit = varjepa.audit(frame, model, top=10_000)
+    missing = frame["length"].isna()
+    listed = audit.cells[audit.cells["column"] == "length"]
+    assert len(audit.cells) == frame.notna().to_numpy().sum() - 300
+    assert not missing[listed["row"]].any()
+    about = audit.columns.set_index("column")
+    assert about.loc["ticket", "not_audited"] == "unknown to the model"
+    assert about.loc["length", "cells"] == (~missing).sum()
+
+
+def frames(frame: pd.DataFrame) -> list[Any]:
+    return [frame, pl.from_pandas(frame), pa.Table.from_pandas(frame, preserve_index=False)]
+
+
+def test_repaired_changes_the_listed_cells_only(model: VarTJEPA, spoiled: Spoiled) -> None:
+    frame, _ = spoiled
+    before = frame.copy(deep=True)
+    frame.index = pd.Index([f"r{i}" for i in range(len(frame))])
+    for given in frames(frame):
+        audit = varjepa.audit(given, model, top=50)
+        mended, changes = audit.repaired(0.0), audit.changes(0.0)
+        assert type(mended) is type(given) is type(changes) is type(audit.rows)
+        old, new = (read_table(one).to_pandas() for one in (given, mended))
+        assert read_table(mended).schema == read_table(given).schema
+        is_same = (old == new) | (old.isna() & new.isna())
+        changed = {(i, old.columns[j]) for i, j in np.argwhere(~is_same.to_numpy())}
+        assert changed == places(read_table(changes).to_pandas())
+        assert changed
+    pd.testing.assert_frame_equal(frame.reset_index(drop=True), before)
+    assert list(varjepa.audit(frame, model).repaired().index) == list(frame.index)
+
+
+def test_unsure_repairs_are_not_made(model: VarTJEPA, spoiled: Spoiled) -> None:
+    audit = varjepa.audit(spoiled[0], model)
+    sure = audit.changes(0.9)
+    assert (sure["confidence"] >= 0.9).all()
+    assert len(sure) < len(audit.changes(0.0))
+    with pytest.raises(InputError, match="min_confidence must be from 0 to 1"):
+        audit.repaired(1.5)
+
+
+def test_rows_with_errors_come_first(model: VarTJEPA, spoiled: Spoiled) -> None:
+    frame, truth = spoiled
+    rows = varjepa.audit(frame, model).rows.set_index("row")
+    for row, column in truth:
+        assert rows.loc[row, "column_1"] == column
+        assert rows.loc[row, "p_value"] < 0.1
+    assert rows["p_value"].between(0.0, 1.0).all()
+
+
+def test_an_array_is_audited_by_position() -> None:
+    rows = draw(200, 3)[["length", "width", "weight"]].to_numpy().copy()
+    rows[7, 2] *= 5000.0
+    audit = varjepa.audit(rows, fit_small(VarTJEPA, rows, **SMALL))
+    assert audit.cells["column"][0].as_py() == "x2"
+    assert audit.cells["row"][0].as_py() == 7
+    assert audit.repaired(0.0).shape == rows.shape
+
+
+def test_drift(model: VarTJEPA) -> None:
+    same, moved = draw(600, seed=1), draw(600, seed=1)
+    moved["length"] += 2.0
+    drift = varjepa.audit(moved, model).columns.set_index("column")["drift"]
+    assert drift["length"] > 0.5
+    assert drift.drop("length").max() < 0.05
+    assert varjepa.audit(same, model).columns["drift"].max() < 0.05
+
+
+def test_files_give_what_memory_gives(
+    model: VarTJEPA, spoiled: Spoiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.Table.from_pandas(spoiled[0], preserve_index=False)
+    for number, begin in enumerate((0, 120)):
+        part = table.slice(begin, 120 if number == 0 else 180)
+        pyarrow.parquet.write_table(part, tmp_path / f"{number}.parquet")
+    held = varjepa.audit(table, model, top=20)
+    monkeypatch.setattr(run, "BLOCK_ROWS", 64)
+    blocks = varjepa.audit(str(tmp_path), model, top=20)
+    for name in ("row", "column", "value", "repair"):
+        assert blocks.cells[name].to_pylist() == held.cells[name].to_pylist()
+    np.testing.assert_allclose(blocks.cells["p_value"], held.cells["p_value"], rtol=1e-4)
+    with pytest.raises(InputError, match="not held in memory"):
+        blocks.repaired()
+    monkeypatch.setattr(run, "CALIBRATION_ROWS", 200)  # fewer than there are: a sample
+    sampled = varjepa.audit(str(tmp_path), model, top=20)
+    assert places(sampled.cells.slice(0, 4).to_pandas()) == places(
+        held.cells.slice(0, 4).to_pandas()
+    )
+
+
+def test_without_a_model_and_continued(
+    spoiled: Spoiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame, truth = spoiled
+    use_as_defaults(monkeypatch, VarTJEPA, **SMALL)
+    audit = varjepa.audit(frame, folder=tmp_path / "fit")
+    flagged = audit.cells[audit.cells["flagged"]]
+    assert len(places(flagged) & set(truth)) >= 4
+    assert audit.columns["drift"].isna().all()
+    monkeypatch.setattr(VarTJEPA, "fit", None)  # the fit is there already
+    again = varjepa.audit(frame, folder=tmp_path / "fit")
+    pd.testing.assert_frame_equal(again.cells, audit.cells)
+    with pytest.raises(InputError, match="another table"):
+        varjepa.audit(frame.iloc[:200], folder=tmp_path / "fit")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"fdr": 0.0}, "fdr must be above 0 and below 1, not 0.0"),
+        ({"top": 0}, "top must be an integer of at least 1, not 0"),
+        ({"time_limit": -1.0}, "time_limit must be above 0 seconds, not -1.0"),
+        ({"model": 3}, "model must be a VarTJEPA or its folder, not int"),
+    ],
+)
+def test_wrong_arguments(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        varjepa.audit(draw(30, 0), **options)
+
+
+def test_a_missing_column_is_named(model: VarTJEPA) -> None:
+    with pytest.raises(InputError, match="the table has no column 'width'"):
+        varjepa.audit(draw(30, 0).drop(columns="width"), model)

@@ -168,6 +168,13 @@ def test_ten_thousand_mutated_folders(
     )
 
 
+@pytest.mark.parametrize("device", ["", "\0", "autox", "cuda:-1", "meta", "cpu\n"])
+def test_a_device_that_is_none_is_refused(folder: Path, device: str) -> None:
+    edit(folder / "config.json", lambda c: c["parameters"].update(device=device))
+    with pytest.raises(ModelFileError, match="device must be auto, cpu or cuda"):
+        VarTJEPA.load(folder)
+
+
 @pytest.mark.parametrize("value", [[0] * 500, "x" * 10**6, 10**4000], ids=["list", "text", "int"])
 def test_a_long_value_makes_no_long_sentence(folder: Path, value: Any) -> None:
     edit(folder / "config.json", lambda c: c["parameters"]["training"].update(max_norm=value))

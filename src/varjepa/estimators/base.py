@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
@@ -524,9 +525,16 @@ def parameters_from_json(kind: type[TableEstimator], value: Any, where: str) -> 
         scaling=optional(codec_json.one_of(SCALINGS)),
         max_levels=_below(2**63),
         output=codec_json.one_of(OUTPUTS),
-        device=whole_text,
+        device=_device,
         random_state=optional(_below(2**32)),
     )
+
+
+def _device(value: Any, where: str) -> str:
+    """A word that is a device somewhere: the model may come from a machine with a GPU."""
+    if not re.fullmatch(r"auto|(cpu|cuda)(:\d{1,3})?", text(value, where)):
+        raise InputError(f"{where} must be auto, cpu or cuda")
+    return str(value)
 
 
 def _kinds(value: Any, where: str) -> dict[str, Any]:

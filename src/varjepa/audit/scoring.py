@@ -76,11 +76,9 @@ def joined(parts: Sequence[Scores]) -> Scores:
     rows = parts[0].rows
     for part in parts[1:]:
         rows = join_rows(rows, part.rows)
-    arrays = (
-        np.concatenate([getattr(part, name) for part in parts])
-        for name in ("odds", "nll", "certain")
-    )
-    return Scores(*arrays, rows)
+    odds = np.concatenate([part.odds for part in parts])
+    nll = np.concatenate([part.nll for part in parts])
+    return Scores(odds, nll, np.concatenate([part.certain for part in parts]), rows)
 
 
 class CellScorer:

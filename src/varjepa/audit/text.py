@@ -105,7 +105,7 @@ def similarities(texts: Sequence[str], others: Sequence[str]) -> Floats:
     """1 − edits / length of all pairs; transposed letters are one edit.
 
     Examples:
-        >>> similarities(["birmingxam"], ["birmingham", "boaz"]).round(1).tolist()
+        >>> similarities(["birmingxam"], ["birmingham", "york"]).round(1).tolist()
         [[0.9, 0.1]]
     """
     return cdist(texts, others, scorer=OSA.normalized_similarity, dtype=np.float64)
@@ -147,6 +147,8 @@ def decorated_numbers(texts: Mapping[str, int]) -> dict[str, str]:
         '3'
         >>> decorated_numbers({"1": 5, "2": 5, "3": 5, ">3": 4})
         {}
+        >>> decorated_numbers({f"{n}": 2 for n in range(9)} | {f"{n}a": 1 for n in range(9)})
+        {}
     """
     plain = {text.strip() for text in texts if _PLAIN.match(text.strip())}
     rows = sum(count for text, count in texts.items() if text.strip() in plain)
@@ -160,8 +162,12 @@ def decorated_numbers(texts: Mapping[str, int]) -> dict[str, str]:
             found.setdefault((before.strip(), after.strip()), {})[text] = number
     return {
         text: number
-        for numbers in found.values()
-        if len(numbers) >= MIN_DECORATED
-        and 2 * sum(n in plain for n in numbers.values()) > len(numbers)
+        for decoration, numbers in found.items()
+        if len(numbers) >= MIN_DECORATED and not _is_letter("".join(decoration))
         for text, number in numbers.items()
     }
+
+
+def _is_letter(text: str) -> bool:
+    """House numbers such as 12a are no other form of 12."""
+    return len(text) == 1 and text.isalpha()

@@ -1,6 +1,6 @@
 """Claims about ``varjepa audit``:
 
-- it writes report.html and cells, rows and columns as Parquet and CSV, and nothing stays beside them;
+- it writes report.html and cells, rows and columns as Parquet and CSV, nothing else stays;
 - a folder that holds an audit is not written to without --overwrite;
 - CSV cells that a spreadsheet would run are quoted; --raw-text leaves them;
 - --repaired writes the table with the listed changes, columns left out as they came;

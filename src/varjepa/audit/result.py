@@ -307,7 +307,7 @@ class Audit:
         self, source: pa.Table | TableFiles, given: Any, scorer: CellScorer, findings: Findings
     ) -> None:
         self._source, self._given, self._names = source, given, scorer.names
-        self._left_out = {n: o.reason for n, o in scorer.codec.schema.left_out.items()}
+        self._left_out = {n: o.reason for n, o in scorer.left_out.items()}
         self._findings = findings
         self._kind = frame_kind(given)
         self.flagged = int(findings.flagged.sum())

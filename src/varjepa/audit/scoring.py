@@ -29,6 +29,7 @@ from varjepa.audit.surprise import (
 from varjepa.audit.text import (
     MOST_CONTEXT,
     MOST_TEXTS,
+    NEW_TEXT,
     TextColumn,
     plain_number,
     similarities,
@@ -90,6 +91,7 @@ class CellScorer:
     def __init__(self, model: VarTJEPA, levels: TableCodec | None = None) -> None:
         self.model, codec = model, model.codec_
         self.codec = codec
+        self.left_out = (levels or codec).schema.left_out
         self.names = [column.name for column in codec.schema.modelled]
         self.kinds = {column.name: column.kind for column in codec.schema.modelled}
         self.errors = ErrorModel.of(codec, model.settings("architecture").numbers == "bins")
@@ -217,7 +219,7 @@ class CellScorer:
             text = str(texts[i])
             weights, closeness = close.get(text, (None, 0.0))
             if text not in known:
-                odds[i] = np.log(0.5 / self.unseen[name])
+                odds[i] = np.log(NEW_TEXT[0 if closeness else 1] / self.unseen[name])
             elif text in column.known and (count := column.counts[column.known[text]]) > 1:
                 odds[i] -= np.log((count - 1.0) / count)  # its own row is no evidence for it
             if weights is not None and closeness:

@@ -26,6 +26,9 @@ Floats = NDArray[np.float64]
 FREQUENT = 3
 """Rows that a level has at least if it is to be what was meant."""
 
+NEW_TEXT = 0.5, 0.05
+"""Share of errors that are a text nobody else has: close to a frequent one, and like none."""
+
 TIMES = 10
 """How much rarer than what was meant a typing error is."""
 
@@ -87,8 +90,9 @@ class TextColumn:
         own = self.counts[self.known[text]] if text in self.known else 0
         rarer = self.counts[self.frequent] >= TIMES * max(own, 1)
         length = np.array([max(len(text), len(self.levels[i])) for i in self.frequent])
-        close = rarer & (similar >= CLOSE) & (similar < 1.0)
-        weights = np.where(close, -EDIT_COST * np.round((1.0 - similar) * length), -np.inf)
+        edits = np.round((1.0 - similar) * length)
+        close = rarer & (edits > 0) & ((similar >= CLOSE) | ((edits == 1) & (length > 1)))
+        weights = np.where(close, -EDIT_COST * edits, -np.inf)
         if not close.any():
             return weights, 0.0
         nearest = similar[close].max()

@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 FREQUENT = 3
 """Rows that a level has at least if it is to be what was meant."""
 
-NEW_TEXT = 0.5, 0.05
+NEW_TEXT = 0.5, 0.15
 """Share of errors that are a text nobody else has: close to a frequent one, and like none."""
 
 TIMES = 10

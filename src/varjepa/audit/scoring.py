@@ -41,7 +41,13 @@ from varjepa.tables import TableCodec
 from varjepa.tables.codec import EncodedTable
 from varjepa.tables.columns import VALUE, category_text, read_parts
 from varjepa.tables.messages import collect_warnings
-from varjepa.tables.values import ELAPSED, is_text, undictionary, value_type
+from varjepa.tables.values import (
+    ELAPSED,
+    is_text,
+    refuse_unsupported,
+    undictionary,
+    value_type,
+)
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -338,6 +344,7 @@ class ModelView:
             name = column.name
             if name not in columns:
                 continue  # the codec says so in its own words
+            refuse_unsupported(name, table[name].type)
             odd_form[name] = np.zeros(table.num_rows, dtype=bool)
             if column.kind == "categorical":
                 text = category_text(table[name], column.type)

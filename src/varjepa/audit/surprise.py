@@ -150,6 +150,9 @@ def cell_details(
 FAR = 15.0
 """Distance beyond which a number is not shown to the model: it would spoil its neighbours."""
 
+MOST_DISTANCE = 1e4
+"""Beyond it all numbers are equally far."""
+
 _UPPER, _INNER = 98, 90
 
 COUNTED = 10
@@ -189,7 +192,8 @@ class NumberTails:
             above = np.minimum(above, _beyond(logs, grid, 0.0))
             below = _beyond(-logs, -grid[::-1], 0.0)
             below = np.where(values <= 0.0, np.maximum(below, 2.0 * FAR), below)
-        return np.where(np.isfinite(values), np.maximum(above, below), 0.0)
+        found = np.minimum(np.maximum(above, below), MOST_DISTANCE)
+        return np.where(np.isfinite(values), found, 0.0)
 
 
 def _beyond(values: Floats, q: Floats, step: float) -> Floats:

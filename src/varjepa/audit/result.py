@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
@@ -25,7 +24,7 @@ from varjepa.metrics.discoveries import MIN_P
 from varjepa.tables import TableFiles, write_table
 from varjepa.tables.codec import EncodedTable
 from varjepa.tables.columns import category_text
-from varjepa.tables.values import as_text, is_text, value_type
+from varjepa.tables.values import as_text, is_supported, is_text, value_type
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -307,7 +306,7 @@ class Audit:
         self, source: pa.Table | TableFiles, given: Any, scorer: CellScorer, findings: Findings
     ) -> None:
         self._source, self._given, self._names = source, given, scorer.names
-        self._left_out = {n: o.reason for n, o in scorer.codec.schema.left_out.items()}
+        self._left_out = {n: o.reason for n, o in scorer.left_out.items()}
         self._findings = findings
         self._kind = frame_kind(given)
         self.flagged = int(findings.flagged.sum())
@@ -447,7 +446,7 @@ class Audit:
         names = list(self._source.schema.names)
         facts = {one.name: one for one in f.facts}
         columns = tuple(_page_column(name, facts.get(name)) for name in names)
-        texts = [as_text(f.picked[name]).to_pylist() for name in names]
+        texts = [texts_of(f.picked[name]) for name in names]
         order = {name: j for j, name in enumerate(self._names)}
         shade = np.clip(-np.log10(np.maximum(f.picked_p_values, MIN_P)) / FULL_COLOUR, 0.0, 1.0)
         rows = []
@@ -521,25 +520,22 @@ def _page_column(name: str, facts: ColumnFacts | None) -> PageColumn:
     return PageColumn(name, facts.kind, facts.predictable, facts.flagged, facts.drift)
 
 
+def texts_of(column: pa.ChunkedArray) -> list[str | None]:
+    """Cells as text; those of types that no model takes as Python shows them."""
+    if is_supported(value_type(column.type)):
+        return as_text(column).to_pylist()
+    return [None if value is None else str(value) for value in column.to_pylist()]
+
+
 def _replaced(column: pa.ChunkedArray, repairs: dict[int, pa.Scalar]) -> pa.ChunkedArray:
     """A column with some cells replaced, of its own type."""
     kind = value_type(column.type)
     plain = column.cast(kind) if pa.types.is_dictionary(column.type) else column
-    rows = np.array(sorted(repairs), dtype=np.int64)
-    texts = [
-        as_text(pa.chunked_array([pa.array([repairs[i].as_py()], repairs[i].type)]))
-        for i in rows.tolist()
-    ]
-    new = (
-        pa.concat_arrays([t.combine_chunks() for t in texts]).cast(kind)
-        if is_text(kind)
-        else pa.array([repairs[i].as_py() for i in rows.tolist()], repairs[int(rows[0])].type).cast(
-            kind, safe=False
-        )
-    )
-    mask = np.zeros(len(column), dtype=bool)
-    mask[rows] = True
-    filled = pc.replace_with_mask(plain.combine_chunks(), pa.array(mask), new)
+    new = pa.chunked_array([pa.array([scalar.as_py()], scalar.type) for scalar in repairs.values()])
+    new = as_text(new).cast(kind) if is_text(kind) else new.cast(kind, safe=False)
+    index = np.arange(len(column))
+    index[list(repairs)] = len(column) + np.arange(len(repairs))
+    filled = pa.chunked_array([*plain.chunks, *new.chunks], kind).take(pa.array(index))
     if pa.types.is_dictionary(column.type):
-        return pa.chunked_array([filled.dictionary_encode().cast(column.type)])
-    return pa.chunked_array([filled])
+        return filled.dictionary_encode().cast(column.type)
+    return filled

@@ -29,6 +29,7 @@ from varjepa.audit.surprise import (
 from varjepa.audit.text import (
     MOST_CONTEXT,
     MOST_TEXTS,
+    NEW_TEXT,
     TextColumn,
     plain_number,
     similarities,
@@ -40,7 +41,13 @@ from varjepa.tables import TableCodec
 from varjepa.tables.codec import EncodedTable
 from varjepa.tables.columns import VALUE, category_text, read_parts
 from varjepa.tables.messages import collect_warnings
-from varjepa.tables.values import ELAPSED, is_text, undictionary, value_type
+from varjepa.tables.values import (
+    ELAPSED,
+    is_text,
+    refuse_unsupported,
+    undictionary,
+    value_type,
+)
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -76,11 +83,9 @@ def joined(parts: Sequence[Scores]) -> Scores:
     rows = parts[0].rows
     for part in parts[1:]:
         rows = join_rows(rows, part.rows)
-    odds, nll, certain = (
-        np.concatenate([getattr(part, name) for part in parts])
-        for name in ("odds", "nll", "certain")
-    )
-    return Scores(odds, nll, certain, rows)
+    odds = np.concatenate([part.odds for part in parts])
+    nll = np.concatenate([part.nll for part in parts])
+    return Scores(odds, nll, np.concatenate([part.certain for part in parts]), rows)
 
 
 class CellScorer:
@@ -92,6 +97,7 @@ class CellScorer:
     def __init__(self, model: VarTJEPA, levels: TableCodec | None = None) -> None:
         self.model, codec = model, model.codec_
         self.codec = codec
+        self.left_out = (levels or codec).schema.left_out
         self.names = [column.name for column in codec.schema.modelled]
         self.kinds = {column.name: column.kind for column in codec.schema.modelled}
         self.errors = ErrorModel.of(codec, model.settings("architecture").numbers == "bins")
@@ -219,7 +225,7 @@ class CellScorer:
             text = str(texts[i])
             weights, closeness = close.get(text, (None, 0.0))
             if text not in known:
-                odds[i] = np.log(0.5 / self.unseen[name])
+                odds[i] = np.log(NEW_TEXT[0 if closeness else 1] / self.unseen[name])
             elif text in column.known and (count := column.counts[column.known[text]]) > 1:
                 odds[i] -= np.log((count - 1.0) / count)  # its own row is no evidence for it
             if weights is not None and closeness:
@@ -338,6 +344,7 @@ class ModelView:
             name = column.name
             if name not in columns:
                 continue  # the codec says so in its own words
+            refuse_unsupported(name, table[name].type)
             odd_form[name] = np.zeros(table.num_rows, dtype=bool)
             if column.kind == "categorical":
                 text = category_text(table[name], column.type)

@@ -150,7 +150,13 @@ def cell_details(
 FAR = 15.0
 """Distance beyond which a number is not shown to the model: it would spoil its neighbours."""
 
-_UPPER, _INNER = 98, (90, 75, 50)
+MOST_DISTANCE = 1e4
+"""Beyond it all numbers are equally far."""
+
+_UPPER, _INNER = 98, 90
+
+COUNTED = 10
+"""Steps from which positive whole numbers may be taken by their logarithm; smaller ones count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,27 +186,27 @@ class NumberTails:
         q = self.quantiles
         above = _beyond(values, q, self.step)
         below = _beyond(-values, -q[::-1], self.step)
-        if q[1] > 0.0:
+        if q[1] > COUNTED * self.step:
             floor = q[2] * math.exp(-FAR)
             logs, grid = np.log(np.maximum(values, floor)), np.log(np.maximum(q, floor))
             above = np.minimum(above, _beyond(logs, grid, 0.0))
             below = _beyond(-logs, -grid[::-1], 0.0)
             below = np.where(values <= 0.0, np.maximum(below, 2.0 * FAR), below)
-        return np.where(np.isfinite(values), np.maximum(above, below), 0.0)
+        found = np.minimum(np.maximum(above, below), MOST_DISTANCE)
+        return np.where(np.isfinite(values), found, 0.0)
 
 
 def _beyond(values: Floats, q: Floats, step: float) -> Floats:
     """Distance above the 98 % quantile in scales of the tail."""
     start = q[_UPPER]
-    for inner in _INNER:
-        scale = (start - q[inner]) / math.log((100 - inner) / (100 - _UPPER))
-        if scale > 0.0:
-            with np.errstate(over="ignore"):
-                return np.maximum(values - start, 0.0) / max(scale, step)
-    # half of the values are the same: rarer ones are known by their bins
-    span = max(q[-1] - q[0], abs(float(q[-1])), 1e-300)
+    inner = _INNER if q[_INNER] < start else 50
+    scale = (start - q[inner]) / math.log((100 - inner) / (100 - _UPPER))
+    if q[_INNER] == q[50]:  # most values are the same, such as 0: the others have another scale
+        start, scale = q[99], q[99] - q[50]
+    if not scale > 0.0:
+        return np.zeros(len(values))  # rare values are known by their bins alone
     with np.errstate(over="ignore"):
-        return 5.0 * np.maximum(values - q[-1], 0.0) / span
+        return np.maximum(values - start, 0.0) / max(scale, step)
 
 
 def tail_odds(distance: Floats) -> Floats:

@@ -26,6 +26,9 @@ Floats = NDArray[np.float64]
 FREQUENT = 3
 """Rows that a level has at least if it is to be what was meant."""
 
+NEW_TEXT = 0.5, 0.15
+"""Share of errors that are a text nobody else has: close to a frequent one, and like none."""
+
 TIMES = 10
 """How much rarer than what was meant a typing error is."""
 
@@ -87,8 +90,9 @@ class TextColumn:
         own = self.counts[self.known[text]] if text in self.known else 0
         rarer = self.counts[self.frequent] >= TIMES * max(own, 1)
         length = np.array([max(len(text), len(self.levels[i])) for i in self.frequent])
-        close = rarer & (similar >= CLOSE) & (similar < 1.0)
-        weights = np.where(close, -EDIT_COST * np.round((1.0 - similar) * length), -np.inf)
+        edits = np.round((1.0 - similar) * length)
+        close = rarer & (edits > 0) & ((similar >= CLOSE) | ((edits == 1) & (length > 1)))
+        weights = np.where(close, -EDIT_COST * edits, -np.inf)
         if not close.any():
             return weights, 0.0
         nearest = similar[close].max()
@@ -105,7 +109,7 @@ def similarities(texts: Sequence[str], others: Sequence[str]) -> Floats:
     """1 − edits / length of all pairs; transposed letters are one edit.
 
     Examples:
-        >>> similarities(["birmingxam"], ["birmingham", "boaz"]).round(1).tolist()
+        >>> similarities(["birmingxam"], ["birmingham", "york"]).round(1).tolist()
         [[0.9, 0.1]]
     """
     return cdist(texts, others, scorer=OSA.normalized_similarity, dtype=np.float64)
@@ -147,6 +151,8 @@ def decorated_numbers(texts: Mapping[str, int]) -> dict[str, str]:
         '3'
         >>> decorated_numbers({"1": 5, "2": 5, "3": 5, ">3": 4})
         {}
+        >>> decorated_numbers({f"{n}": 2 for n in range(9)} | {f"{n}a": 1 for n in range(9)})
+        {}
     """
     plain = {text.strip() for text in texts if _PLAIN.match(text.strip())}
     rows = sum(count for text, count in texts.items() if text.strip() in plain)
@@ -160,8 +166,12 @@ def decorated_numbers(texts: Mapping[str, int]) -> dict[str, str]:
             found.setdefault((before.strip(), after.strip()), {})[text] = number
     return {
         text: number
-        for numbers in found.values()
-        if len(numbers) >= MIN_DECORATED
-        and 2 * sum(n in plain for n in numbers.values()) > len(numbers)
+        for decoration, numbers in found.items()
+        if len(numbers) >= MIN_DECORATED and not _is_letter("".join(decoration))
         for text, number in numbers.items()
     }
+
+
+def _is_letter(text: str) -> bool:
+    """House numbers such as 12a are no other form of 12."""
+    return len(text) == 1 and text.isalpha()

@@ -23,6 +23,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from varjepa.audit.run import audit
 from varjepa.demo.sim import draw_sim
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
@@ -52,6 +53,12 @@ SHOWN = "nll balanced"
 """The uncertainty that the map and the list of rows show: how unlikely a row's values are given its
 other columns, numbers and categories in equal parts. SIM's ambiguity changes a few numbers and
 categories of a row, and leaves its clearest trace there."""
+
+AUDITED = 500
+"""Test rows that get known errors and are audited."""
+
+ERRORS = 20
+"""Cells of each kind of error."""
 
 SPLITS = 8
 """Splits of the columns for that uncertainty."""
@@ -94,6 +101,7 @@ def run_demo(folder: Path, rows: int, epochs: int, say: Callable[[Any], None]) -
         *evaluation_tables(raw_is_right, is_right, sim.ambiguity[test], scores),
         imputation_table(model, test_table, train_table),
         samples_table(model, test_table, train_table),
+        audit_table(model, test_table.slice(0, AUDITED), folder / "audit"),
     ]
     for result in tables:
         say("")
@@ -210,6 +218,41 @@ def samples_table(model: VarTJEPA, test: pa.Table, train: pa.Table) -> Table:
     columns = ["compared with the test rows", "columns", "pairs of columns", "AUROC"]
     note = "Mean distances (0: the same); AUROC of a classifier that tells them apart (.5: cannot)."
     return Table("Sampling", columns, rows, note)
+
+
+def audit_table(model: VarTJEPA, rows: pa.Table, folder: Path) -> Table:
+    """Put known errors into some rows, audit them, and say which were found; a page of its own."""
+    rng = np.random.default_rng(0)
+    numbers = [f.name for f in rows.schema if pa.types.is_floating(f.type)]
+    others = [name for name in rows.column_names if name not in numbers]
+    kinds: dict[str, tuple[list[str], Callable[[Any], Any]]] = {
+        "number × 10": (numbers, lambda value: 10.0 * value),
+        "number − 12": (numbers, lambda value: value - 12.0),
+        "typing error": (others, lambda value: f"{value}x"),
+    }
+    columns = {name: rows[name].to_pylist() for name in rows.column_names}
+    planted: dict[tuple[int, str], str] = {}
+    for kind, (names, change) in kinds.items():
+        for _ in range(ERRORS):
+            place = int(rng.integers(rows.num_rows)), str(rng.choice(names))
+            if place not in planted:
+                columns[place[1]][place[0]] = change(columns[place[1]][place[0]])
+                planted[place] = kind
+    found = audit(pa.table(columns), model)
+    found.save(folder)
+    cells = found.cells.to_pylist()
+    flagged = {(cell["row"], cell["column"]) for cell in cells if cell["flagged"]}
+    top = {(cell["row"], cell["column"]) for cell in cells[: len(planted)]}
+    table_rows = []
+    for kind in kinds:
+        mine = {place for place, one in planted.items() if one == kind}
+        counts = len(mine), len(mine & flagged), len(mine & top)
+        table_rows.append([kind, *map(str, counts)])
+    false = str(len(flagged - set(planted)))
+    table_rows.append(["cells without an error", "", false, str(len(top - set(planted)))])
+    note = f"{rows.num_rows} test rows with known errors; every cell is in audit/report.html."
+    names = ["", "planted", "flagged", f"among the {len(planted)} most suspicious"]
+    return Table("Audit", names, table_rows, note)
 
 
 def _row(name: str, *values: float) -> list[str]:

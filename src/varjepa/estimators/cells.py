@@ -140,9 +140,10 @@ def decimals(scaler: Scaler) -> int | None:
     assert scaler.low is not None
     assert scaler.high is not None
     span = float(scaler.high) - float(scaler.low)
-    if not 0.0 < span < math.inf:
+    step = span * FLOAT32_STEP
+    if not 0.0 < step < math.inf:  # a range of subnormal numbers has no step
         return None
-    return min(300, max(-300, math.floor(-math.log10(span * FLOAT32_STEP))))
+    return min(300, max(-300, math.floor(-math.log10(step))))
 
 
 FLOAT32_STEP = 2.0**-22

@@ -1,0 +1,120 @@
+"""Claims about ``varjepa audit``:
+
+- it writes report.html and cells, rows and columns as Parquet and CSV, nothing else stays;
+- a folder that holds an audit is not written to without --overwrite;
+- CSV cells that a spreadsheet would run are quoted; --raw-text leaves them;
+- --repaired writes the table with the listed changes, columns left out as they came;
+- an audit that is stopped while it scores continues with the fit that is there;
+- if the page cannot be written, no file is;
+- wrong input is one sentence and exit code 2.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.audit.conftest import SMALL, draw
+from tests.small import use_as_defaults
+from varjepa import VarTJEPA
+from varjepa.audit import page, scoring
+from varjepa.cli import main
+
+FILES = {f"{name}.{end}" for name in ("cells", "rows", "columns") for end in ("csv", "parquet")}
+
+
+def run(*words: object) -> int:
+    with pytest.raises(SystemExit) as stop:
+        main([str(word) for word in words])
+    code = stop.value.code
+    assert isinstance(code, int)
+    return code
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    use_as_defaults(monkeypatch, VarTJEPA, **{**SMALL, "max_steps": 30})
+    frame = draw(150, seed=4)
+    frame["id"] = [f"=k{i}" for i in range(150)]
+    frame.loc[3, "weight"] *= 1e6
+    frame.loc[4, "region"] = "=northern()"
+    path = tmp_path / "table.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def test_files(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, mended = tmp_path / "audit", tmp_path / "mended.csv"
+    words = ("--top", 2000, "--repaired", mended, "--min-confidence", 0, "--leave-out", "colour")
+    assert run("audit", table, "--out", out, *words) == 0
+    assert {path.name for path in out.iterdir()} == FILES | {"report.html"}
+    cells = pd.read_csv(out / "cells.csv")
+    assert (cells["row"][0], cells["column"][0]) == (3, "weight")
+    assert "'=northern()" in set(cells["value"])
+    raw = pd.read_parquet(out / "cells.parquet")
+    assert "=northern()" in set(raw["value"])
+    columns = pd.read_csv(out / "columns.csv").set_index("column")
+    assert columns.loc["id", "not_audited"] == "identifier"
+    changed = pd.read_csv(mended) != pd.read_csv(table)
+    known = pd.read_csv(table).notna()
+    assert changed.loc[3, "weight"]
+    assert not changed["colour"].any()
+    assert (changed & known).drop(columns="id").to_numpy().sum() == raw["flagged"].sum()
+
+    assert run("audit", table, "--out", out) == 2
+    assert "holds an audit already; add --overwrite" in capsys.readouterr().err
+    assert run("audit", table, "--out", out, "--overwrite", "--raw-text") == 0
+    assert "=northern()" in set(pd.read_csv(out / "cells.csv")["value"])
+
+
+def test_an_interrupted_audit_continues(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "audit"
+    score = scoring.CellScorer.score
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(scoring.CellScorer, "score", stop)
+    assert run("audit", table, "--out", out) == 130
+    assert {path.name for path in out.iterdir()} == {"fit"}
+    monkeypatch.setattr(scoring.CellScorer, "score", score)
+    monkeypatch.setattr(VarTJEPA, "fit", None)  # it is not called again
+    assert run("audit", table, "--out", out) == 0
+    assert {path.name for path in out.iterdir()} == FILES | {"report.html"}
+
+
+def test_all_files_or_none(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", "report.html")
+
+    monkeypatch.setattr(page, "write_page", full)
+    assert run("audit", table, "--out", tmp_path / "audit") == 2
+    assert {path.name for path in (tmp_path / "audit").iterdir()} == {"fit"}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("nowhere.csv",), "cannot read nowhere.csv: No such file or directory"),
+        (("table.csv", "--fdr", "2"), "fdr must be above 0 and below 1, not 2.0"),
+        (("table.csv", "--model", "m"), "cannot read the model folder m"),
+        (("table.csv", "--leave-out", "heigth"), "is not a column of table.csv"),
+        (("table.csv", "--repaired", "x.doc"), "cannot tell what kind of table x.doc is"),
+    ],
+)
+def test_wrong_input(
+    words: tuple[str, ...],
+    sentence: str,
+    table: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(table.parent)
+    assert run("audit", *words, "--out", "audit") == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1

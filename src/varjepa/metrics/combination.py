@@ -144,9 +144,7 @@ def add_to_confidence(scores: ArrayLike, errors: ArrayLike) -> CombinedScore:
 
 def _regress_beside(values: Floats, wrong: Floats, ridge: float) -> CombinedScore:
     """A regression whose penalty leaves out the last part."""
-    return _regress(
-        values, wrong, "linear", ridge, np.append(np.ones(values.shape[1] - 1), _FREE)
-    )
+    return _regress(values, wrong, "linear", ridge, np.append(np.ones(values.shape[1] - 1), _FREE))
 
 
 def _regress(

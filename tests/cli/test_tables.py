@@ -61,6 +61,15 @@ def test_fit_writes_a_model_and_its_history(model: Path) -> None:
     assert "label" not in codec
 
 
+def test_fit_can_forget_its_rows(model: Path, table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    assert (
+        run("fit", table, "--out", out, "--leave-out", "label", "--epochs", 1, "--forget-rows") == 0
+    )
+    kept = [json.loads((one / "config.json").read_bytes())["neighbours"] for one in (model, out)]
+    assert [len(rows["cat"]) for rows in kept] == [72, 0]
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet", "feather"])
 def test_embed(model: Path, table: Path, tmp_path: Path, ending: str, capsys: Captured) -> None:
     out = tmp_path / f"embedding.{ending}"

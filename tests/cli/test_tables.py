@@ -2,7 +2,7 @@
 
 1. Scores of cells have the table's own column names in its own order; `--keep` copies columns;
    `--uncertainty` takes every kind and aggregate that Python has. `fit` says which columns it does
-   not learn from, and why.
+   not learn from, and why; `--forget-rows` keeps none of the rows.
 2. Wrong input ends in one sentence and exit code 2, with nothing written; mistyped columns get a
    suggestion. An input is replaced only with --overwrite.
 """

@@ -430,7 +430,8 @@ class SelectiveClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         abstain_by: "confidence" (one minus the largest probability), "margin", "entropy"; a
             function of the fitted classifier and X that gives an uncertainty per row, and that was
             not itself fitted on calibration rows; or a ``VarTJEPA``, which is cloned and fitted to
-            the rows that the classifier learns from, or a ``FrozenEstimator`` of a fitted one.
+            the rows that the classifier learns from, or a ``FrozenEstimator`` of one that was
+            fitted to other rows.
         calibration_share: share of the rows of ``fit`` kept for calibration. None: a quarter; for
             ``target_risk`` up to a half, if that makes no more than 1,000 rows.
         abstain_label: what ``predict_or_abstain`` gives for abstained rows; not one of the classes.

@@ -175,6 +175,7 @@ def selective_figures(
             abstain_by=FrozenEstimator(model),
             random_state=seed,
         ).fit(train, y)
+        assert selective.combined_ is not None
         wrong = selective.predict(test) != truth
         alone = one_minus_msp(selective.predict_proba(test))
         figures[name] = {

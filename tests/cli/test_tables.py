@@ -2,7 +2,7 @@
 
 1. Scores of cells have the table's own column names in its own order; `--keep` copies columns;
    `--uncertainty` takes every kind and aggregate that Python has. `fit` says which columns it does
-   not learn from, and why.
+   not learn from, and why; `--forget-rows` keeps none of the rows.
 2. Wrong input ends in one sentence and exit code 2, with nothing written; mistyped columns get a
    suggestion. An input is replaced only with --overwrite.
 """
@@ -59,6 +59,15 @@ def test_fit_writes_a_model_and_its_history(model: Path) -> None:
     assert config["feature_names"] == ["size", "zip", "colour"]
     codec = (model / "codec.json").read_text(encoding="utf-8")
     assert "label" not in codec
+
+
+def test_fit_can_forget_its_rows(model: Path, table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    assert (
+        run("fit", table, "--out", out, "--leave-out", "label", "--epochs", 1, "--forget-rows") == 0
+    )
+    kept = [json.loads((one / "config.json").read_bytes())["neighbours"] for one in (model, out)]
+    assert [len(rows["cat"]) for rows in kept] == [72, 0]
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "feather"])

@@ -537,8 +537,8 @@ def run_selective() -> Found:
         "coverage": {"coverage": 0.7},
         "margin": {"coverage": 0.5, "abstain_by": "margin", "calibration_share": 0.4},
         "entropy": {"coverage": 0.6, "abstain_by": "entropy", "confidence": 0.8},
-        "risk": {"target_risk": 0.4, "confidence": 0.6},
-        "nothing certified": {"target_risk": 0.01},
+        "risk": {"target_risk": 0.4, "confidence": 0.6, "calibration_share": 0.25},
+        "nothing certified": {"target_risk": 0.01, "calibration_share": 0.25},
         "function": {"coverage": 0.7, "abstain_by": lambda model, rows: rows[:, 0]},
     }
     found: Found = {}

@@ -10,7 +10,8 @@
 - A target that cannot be certified abstains from every row and warns once; the rows and the risk
   that the warning names do certify something.
 - Latent scores lower the AURC where they know more than the confidence, and do no harm where they
-  do not; they are learned without the calibration rows.
+  do not; they are learned without the calibration rows. With few errors the confidence stays
+  alone, and a new fit without them forgets them.
 - Wrong options are one sentence that names them.
 """
 
@@ -40,6 +41,7 @@ from tests.small import small
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.estimators.selective import SelectiveClassifier, risk_threshold
+from varjepa.metrics.confidence import one_minus_msp
 from varjepa.metrics.selective import aurc
 
 
@@ -283,6 +285,33 @@ def test_a_real_model_adds_its_scores() -> None:
     frozen = FrozenEstimator(model.latent_)
     again = clone(model.set_params(abstain_by=frozen)).fit(frame, y)
     np.testing.assert_array_equal(again.uncertainty(frame), model.uncertainty(frame))
+
+
+def test_few_errors_leave_the_confidence_alone() -> None:
+    X, _ = noisy_rows(2000, 0)
+    y = (X[:, 0] > 0).astype(int)
+    classifier = LogisticRegression().fit(X, y)
+    classifier.coef_[:], classifier.intercept_[:] = [1.0, 0.0, 0.0], 0.0
+    y[:9], X[:9, 1] = 1 - y[:9], 10.0  # nine errors, which the second column would foresee
+    model = SelectiveClassifier(
+        FrozenEstimator(classifier), coverage=0.7, abstain_by=Latent(1), random_state=0
+    ).fit(X, y)
+    assert np.sum(model.predict(X) != y) == 9
+    assert model.combined_ is not None
+    assert model.combined_.chosen == 7
+    np.testing.assert_array_equal(model.uncertainty(X), one_minus_msp(model.predict_proba(X)))
+
+
+def test_a_new_fit_forgets_latent_scores() -> None:
+    X, y = noisy_rows(2000, 0)
+    model = SelectiveClassifier(
+        LogisticRegression(), coverage=0.7, abstain_by=Latent(1), random_state=0
+    ).fit(X, y)
+    own = one_minus_msp(model.predict_proba(X))
+    assert not np.array_equal(model.uncertainty(X), own)
+    model.set_params(abstain_by="confidence").fit(X, y)
+    assert model.combined_ is model.latent_ is None
+    np.testing.assert_array_equal(model.uncertainty(X), own)
 
 
 @pytest.mark.parametrize("by", ["confidence", "margin", "entropy"])

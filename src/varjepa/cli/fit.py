@@ -40,6 +40,10 @@ def fit(
         list[str] | None,
         typer.Option(help="A column not to learn from, such as an id; may be repeated."),
     ] = None,
+    forget_rows: Annotated[
+        bool,
+        typer.Option("--forget-rows", help="Keep no training rows in the model folder."),
+    ] = False,
     kind: options.Kinds = None,
     device: options.Device = "auto",
     seed: options.Seed = 0,
@@ -102,6 +106,8 @@ def fit(
         if not world.is_main:
             return
         remove_temporaries(out)
+        if forget_rows:
+            model.forget_rows()
         model.save(out)
     except (KeyboardInterrupt, LostProcessError) as stop:
         why = str(stop) or "interrupted"

@@ -392,7 +392,11 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     # --- keeping
 
     def save(self, folder: str | Path) -> None:
-        """Write a model folder: config.json, codec.json, model.safetensors, manifest.json."""
+        """Write a model folder: config.json, codec.json, model.safetensors, manifest.json.
+
+        That of a ``VarTJEPA`` holds up to 2,048 training rows, which anyone who has it can read,
+        unless ``forget_rows`` was called before.
+        """
         check_is_fitted(self)
         save_model(Path(folder), to_saved(self))
 

@@ -10,6 +10,7 @@ so a rare level is far from all others. Missing cells are filled with the model'
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,11 +38,11 @@ NEIGHBOUR = 20
 FLOOR = 0.01
 """Added to distances, so that their logarithm exists where rows repeat."""
 
-ATYPICAL_WEIGHT = 0.25
-"""Of the surprise of a row's cells, beside its distance to the nearest rows."""
+WEIGHTS = {"distance": 1.0, "atypical": 0.25}
+"""Of the outlier score's parts: distance to the nearest rows, surprise of a row's cells."""
 
 Parts = dict[str, NDArray[np.float32]]
-"""distance and atypical, (n,) each"""
+"""by name, (n,) each; no distance where no rows are kept"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,28 +59,32 @@ class Units:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Some training rows, and how both parts of the outlier score are distributed in them."""
+    """Some training rows, and how the outlier score's parts are distributed in them."""
 
     num: NDArray[np.float32]  # (R, F_num) in standard deviations
     cat: NDArray[np.int64]  # (R, F_cat) level codes
-    centre: tuple[float, float] = (0.0, 0.0)
-    """mean of log distance and of surprise"""
-    spread: tuple[float, float] = (1.0, 1.0)
-    """their standard deviations"""
+    scale: Mapping[str, tuple[float, float]]
+    """mean and standard deviation of each part"""
 
     @classmethod
     def keep(cls, cells: NDArray[np.float32], numeric: int) -> Neighbours:
         """Rows without missing cells, numbers first; with few digits, as a folder holds them."""
         short = [float(f"{value:.5g}") for value in cells[:, :numeric].ravel()]
         num = np.array(short, dtype=np.float32).reshape(len(cells), numeric)
-        return cls(num, cells[:, numeric:].astype(np.int64))
+        return cls(num, cells[:, numeric:].astype(np.int64), dict.fromkeys(WEIGHTS, (0.0, 1.0)))
+
+    def __len__(self) -> int:
+        return len(self.num)
+
+    def without_rows(self) -> Neighbours:
+        """Only how the parts are distributed."""
+        return replace(self, num=self.num[:0], cat=self.cat[:0])
 
     def scaled_by(self, parts: Parts) -> Neighbours:
         """The same with the score's parts in units of those of some training rows."""
-        values = [part.astype(np.float64) for part in parts.values()]
-        centre = [float(value.mean()) for value in values]
-        spread = [float(value.std()) or 1.0 for value in values]
-        return replace(self, centre=(centre[0], centre[1]), spread=(spread[0], spread[1]))
+        exact = {name: part.astype(np.float64) for name, part in parts.items()}
+        scale = {name: (float(v.mean()), float(v.std()) or 1.0) for name, v in exact.items()}
+        return replace(self, scale=scale)
 
     def log_distance(self, rows: EncodedTable, units: Units) -> Tensor:
         """log(0.01 + distance to the 20th nearest row), of rows without missing cells.  # (B,)"""
@@ -95,23 +100,23 @@ class Neighbours:
         return (kth.sqrt() + FLOOR).log()
 
     def combine(self, parts: Parts) -> NDArray[np.float32]:
-        """The outlier score: both parts in their units, the surprise with its weight."""
-        near, odd = (
-            (part - centre) / spread
-            for part, centre, spread in zip(parts.values(), self.centre, self.spread, strict=True)
-        )
-        return near + ATYPICAL_WEIGHT * odd
+        """The outlier score: the sum of its parts in their units, with their weights.  # (n,)"""
+        weighted = [
+            WEIGHTS[name] * (part - self.scale[name][0]) / self.scale[name][1]
+            for name, part in parts.items()
+        ]
+        return np.sum(weighted, axis=0, dtype=np.float32)
 
 
 def rows_to_keep(features: int) -> int:
     """How many rows of so many features may be kept."""
-    return max(1, MAX_CELLS // features)
+    return max(1, MAX_CELLS // max(1, features))
 
 
 @torch.no_grad()
 def fill_rows(model: VarTJepa, rows: EncodedTable) -> EncodedTable:
     """Missing cells replaced by the model's best guess given the others."""
-    if rows.observed is None:
+    if rows.observed is None or bool(rows.observed.all()):
         return rows
     masks = masks_from_cells(rows.observed, ~rows.observed)
     guess = most_likely_cells(model, predict_latents(model, rows, masks))
@@ -123,14 +128,16 @@ def fill_rows(model: VarTJepa, rows: EncodedTable) -> EncodedTable:
 
 # --- as JSON
 
+_LARGEST = 1e18
+"""Of a mean, and of a standard deviation or its inverse: scores stay finite in float32."""
+
 
 def neighbours_to_json(kept: Neighbours) -> dict[str, Any]:
     """Plain JSON values; the numbers have few digits and survive exactly."""
     return {
         "num": [[float(str(value)) for value in row] for row in kept.num],
         "cat": kept.cat.tolist(),
-        "centre": list(kept.centre),
-        "spread": list(kept.spread),
+        "scale": {name: list(both) for name, both in kept.scale.items()},
     }
 
 
@@ -143,17 +150,23 @@ def neighbours_from_json(numeric: int, levels: tuple[int, ...]) -> Any:
         num = _array(lists, (len(lists), numeric), np.float32, f"{where}.num")
         lists = found.take("cat", list_of(list_of(integer)))
         cat = _array(lists, (len(num), len(levels)), np.int64, f"{where}.cat")
-        centre, spread = (found.take(key, list_of(number)) for key in ("centre", "spread"))
+        scale = StrictObject(found.take("scale", lambda scale, _: scale), f"{where}.scale")
+        parts = scale.take_all(**dict.fromkeys(WEIGHTS, _mean_and_std))
         found.finish()
-        if not len(num) or num.size + cat.size > max(MAX_CELLS, numeric + len(levels)):
-            raise InputError(f"{where} must have at least one row and at most {MAX_CELLS} cells")
+        if len(num) > rows_to_keep(numeric + len(levels)):
+            raise InputError(f"{where} must have at most {MAX_CELLS} cells")
         if ((cat < 0) | (cat > np.array(levels, dtype=np.int64))).any():
             raise InputError(f"{where}.cat has levels that the codec does not have")
-        if len(centre) != 2 or len(spread) != 2 or not min(spread) > 0.0:
-            raise InputError(f"{where}.centre and spread must be two numbers, spread above 0")
-        return Neighbours(num, cat, (centre[0], centre[1]), (spread[0], spread[1]))
+        return Neighbours(num, cat, parts)
 
     return check
+
+
+def _mean_and_std(value: Any, where: str) -> tuple[float, float]:
+    found = list_of(number)(value, where)
+    if len(found) != 2 or max(map(abs, found)) > _LARGEST or not found[1] > 1.0 / _LARGEST:
+        raise InputError(f"{where} must be a mean and a standard deviation")
+    return found[0], found[1]
 
 
 def _array(lists: Any, shape: tuple[int, int], dtype: Any, where: str) -> NDArray[Any]:

@@ -58,10 +58,12 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
         """Learn from rows; ``y`` is ignored."""
         if not 0 < self.contamination <= 0.5:
             raise InputError(f"contamination must be in (0, 0.5], not {self.contamination}")
-        if isinstance(self.estimator, FrozenEstimator):
-            model: VarTJEPA = self.estimator.estimator
-        else:
-            model = VarTJEPA() if self.estimator is None else clone(self.estimator)
+        given: Any = VarTJEPA() if self.estimator is None else self.estimator
+        is_frozen = isinstance(given, FrozenEstimator)
+        model = given.estimator if is_frozen else clone(given)
+        if not isinstance(model, VarTJEPA):
+            raise InputError(f"estimator must be a VarTJEPA, not {type(model).__name__}")
+        if not is_frozen:
             if model.random_state is None:
                 model.set_params(random_state=self.random_state)
             model.fit(X)

@@ -34,6 +34,18 @@ FROM_PROBABILITIES: dict[str, Callable[[ArrayLike], Floats]] = {
     "entropy": predictive_entropy,
 }
 
+LATENT = (
+    ("unpredictable", "mean"), ("atypical", "mean"), ("ambiguous", "mean"), ("posterior", "mean"),
+    ("predictive", "geometric"), ("surprise", "mean"), ("nll", "mean"),
+)  # fmt: skip
+"""Latent scores that are combined with the confidence."""
+
+FOLDS = 5
+FEWEST_ROWS = 50
+"""From which on predictions of the classifier's own training rows say anything."""
+CALIBRATION_ROWS = 1000
+"""Calibration rows for ``target_risk``, where they are no more than half of all."""
+
 
 def check_abstain_by(abstain_by: AbstainBy) -> None:
     """One of the named uncertainties, a function, or a model with latent uncertainties."""
@@ -418,7 +430,8 @@ class SelectiveClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         abstain_by: "confidence" (one minus the largest probability), "margin", "entropy"; a
             function of the fitted classifier and X that gives an uncertainty per row, and that was
             not itself fitted on calibration rows; or a ``VarTJEPA``, which is cloned and fitted to
-            the rows that the classifier learns from, or a ``FrozenEstimator`` of a fitted one.
+            the rows that the classifier learns from, or a ``FrozenEstimator`` of one that was
+            fitted to other rows.
         calibration_share: share of the rows of ``fit`` kept for calibration. None: a quarter; for
             ``target_risk`` up to a half, if that makes no more than 1,000 rows.
         abstain_label: what ``predict_or_abstain`` gives for abstained rows; not one of the classes.
@@ -427,7 +440,7 @@ class SelectiveClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     Attributes:
         estimator_: the fitted classifier.
         latent_, combined_: the fitted ``VarTJEPA`` and its scores' weights beside the confidence,
-            where ``abstain_by`` is one.
+            where ``abstain_by`` is one; else None.
         threshold_: rows with an uncertainty at or below it are answered.
         calibration_: the threshold with the numbers of calibration rows and of accepted ones.
         calibration_risk_: error rate of the accepted calibration rows; NaN if there are none.
@@ -489,25 +502,24 @@ class SelectiveClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             raise InputError(
                 f"abstain_label {self.abstain_label!r} is one of the classes: choose another"
             )
-        learned: dict[str, Any] = {"estimator_": estimator, "classes_": estimator.classes_}
+        latent = combined = None
         others: Others = None
         if self._has_latent or (self.target_risk is not None and not is_frozen):
             own_by: AbstainBy = "confidence" if self._has_latent else self.abstain_by
             own, own_wrong = self._out_of_sample(estimator, X_fit, y_fit, own_by)
             if self._has_latent:
-                learned["latent_"] = clone(self.abstain_by).fit(X_fit, None)
-                parts = _latent_parts(learned["latent_"], X_fit, own)
-                learned["combined_"] = add_to_confidence(parts, own_wrong)
-                own = learned["combined_"](parts)
+                latent = clone(self.abstain_by).fit(X_fit, None)
+                parts = _latent_parts(latent, X_fit, own)
+                combined = add_to_confidence(parts, own_wrong)
+                own = combined(parts)
             others = (own_wrong, own) if len(np.unique(own)) > 1 else None
-        uncertainty = self._uncertainty(X_cal, **learned)
+        uncertainty = self._uncertainty(X_cal, estimator, latent, combined)
         wrong = np.asarray(estimator.predict(X_cal) != y_held)
         # only now does the object change, so a failed fit leaves it as it was
-        for name in ("n_features_in_", "feature_names_in_"):
+        self.estimator_, self.latent_, self.combined_ = estimator, latent, combined
+        for name in ("classes_", "n_features_in_", "feature_names_in_"):
             if hasattr(estimator, name):
-                learned[name] = getattr(estimator, name)
-        for name, value in learned.items():
-            setattr(self, name, value)
+                setattr(self, name, getattr(estimator, name))
         self._calibrate(uncertainty, wrong, others)
         return self
 
@@ -531,9 +543,7 @@ class SelectiveClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def uncertainty(self, X: Any) -> Floats:
         """What rows are ranked by, larger for less certain rows.  # (n,)"""
         check_is_fitted(self)
-        if not self._has_latent:
-            return self._uncertainty(X, self.estimator_)
-        return self._uncertainty(X, self.estimator_, latent_=self.latent_, combined_=self.combined_)
+        return self._uncertainty(X, self.estimator_, self.latent_, self.combined_)
 
     def accepts(self, X: Any) -> NDArray[np.bool_]:
         """Which rows are answered under the guarantee.  # (n,)"""
@@ -631,17 +641,11 @@ class SelectiveClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return uncertainty, wrong
 
     def _uncertainty(
-        self,
-        X: Any,
-        estimator_: Any,
-        classes_: Any = None,
-        latent_: Any = None,
-        combined_: CombinedScore | None = None,
+        self, X: Any, estimator: Any, latent: Any, combined: CombinedScore | None
     ) -> Floats:
-        if combined_ is None:
-            return uncertainty_of(estimator_, X, self.abstain_by)
-        own = uncertainty_of(estimator_, X, "confidence")
-        return combined_(_latent_parts(latent_, X, own))
+        if combined is None:
+            return uncertainty_of(estimator, X, self.abstain_by)
+        return combined(_latent_parts(latent, X, uncertainty_of(estimator, X, "confidence")))
 
     def _calibrate(self, uncertainty: Floats, wrong: NDArray[np.bool_], others: Others) -> None:
         self.coverage_interval_: tuple[float, float] | None = None
@@ -663,19 +667,6 @@ class SelectiveClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.calibration_risk_ = float(wrong[accepted].mean()) if accepted.any() else float("nan")
         if not found.accepted:
             warnings.warn(self.guarantee_, UserWarning, stacklevel=3)
-
-
-LATENT = (
-    ("unpredictable", "mean"), ("atypical", "mean"), ("ambiguous", "mean"), ("posterior", "mean"),
-    ("predictive", "geometric"), ("surprise", "mean"), ("nll", "mean"),
-)  # fmt: skip
-"""Latent scores that are combined with the confidence."""
-
-FOLDS = 5
-FEWEST_ROWS = 50
-"""From which on predictions of the classifier's own training rows say anything."""
-CALIBRATION_ROWS = 1000
-"""Calibration rows for ``target_risk``, where they are no more than half of all."""
 
 
 def _latent_parts(model: Any, X: Any, confidence: Floats) -> Floats:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +48,7 @@ from varjepa.estimators.frames import (
 )
 from varjepa.estimators.neighbours import (
     SCALE_ROWS,
+    WEIGHTS,
     Neighbours,
     Parts,
     Units,
@@ -249,7 +250,8 @@ class VarTJEPA(TableEstimator):
         calibration_: what :meth:`predict_cells` learned of its intervals on validation rows: for
             every numeric feature, the central mass to take for coverages .5, .8, .9, .95 and .99.
         clusters_: Gaussian mixtures of the embeddings, for ``uncertainty(X, "ambiguous")``.
-        neighbours_: up to 2,048 training rows, coded, for :meth:`outlier_score`.
+        neighbours_: up to 2,048 training rows, coded, for :meth:`outlier_score`; a model folder
+            holds them too. :meth:`forget_rows` drops them.
         codec_: how columns become tensors.
         model_: the networks.
 
@@ -378,13 +380,25 @@ class VarTJEPA(TableEstimator):
         the score was chosen: benchmarks/results/outlier-choice.json.
 
         Missing cells count with the model's best guess, and so do levels that training did not
-        have: they make no row an outlier.
+        have: they make no row an outlier. After :meth:`forget_rows` only the surprise counts.
         """
-        return self.neighbours_.combine(self.outlier_parts(X))
+        parts = self.outlier_parts(X)
+        return self.neighbours_.combine(parts)
 
     def outlier_parts(self, X: Any) -> Parts:
         """What :meth:`outlier_score` is made of: "distance" (its logarithm) and "atypical"."""
         return self._outlier_parts(self.encode(X))
+
+    def forget_rows(self) -> Self:
+        """Drop the training rows that the model keeps for :meth:`outlier_score`.
+
+        For models that leave the house: ``model.forget_rows().save(folder)``. What a folder holds
+        of the table beside them is what the codec needs: the levels of categories with their
+        counts, and quantiles and bins of numbers and dates.
+        """
+        check_is_fitted(self)
+        self.neighbours_ = self.neighbours_.without_rows()
+        return self
 
     def score_samples(self, X: Any) -> NDArray[np.float32]:
         """Minus the weighted ELBO terms of each row, latents at their means; higher: more typical.
@@ -643,13 +657,16 @@ class VarTJEPA(TableEstimator):
 
     def _outlier_parts(self, rows: EncodedTable) -> Parts:
         units, atypical = self._units().to(rows.num.device), self._scorer("atypical", SPLITS)
+        kept = self.neighbours_
 
         def parts(model: VarTJepa, block: EncodedTable) -> Tensor:
-            distance = self.neighbours_.log_distance(fill_rows(model, block), units)
-            return torch.stack([distance, atypical(model, block, None).per_row("mean")], dim=1)
+            found = {"atypical": atypical(model, block, None).per_row("mean")}
+            if len(kept):
+                found["distance"] = kept.log_distance(fill_rows(model, block), units)
+            return torch.stack([found[name] for name in names], dim=1)
 
-        distance, surprise = self._compute(rows, parts).T
-        return {"distance": distance, "atypical": surprise}
+        names = [name for name in WEIGHTS if len(kept) or name != "distance"]
+        return dict(zip(names, self._compute(rows, parts).T, strict=True))
 
     def by_column(
         self, cells: NDArray[np.float32], names: Sequence[str]

@@ -13,8 +13,9 @@ few errors that picks by chance.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -80,12 +81,12 @@ def fit_combined_score(scores: ArrayLike, errors: ArrayLike) -> CombinedScore:
         for form in ("linear", "quadratic"):
             out_of_fold = np.empty(len(wrong))
             for here in (fold == i for i in range(folds)):
-                out_of_fold[here] = _regress(values[~here], wrong[~here], form, {})(values[here])
+                out_of_fold[here] = _regress(values[~here], wrong[~here], form)(values[here])
             areas[form] = aurc(wrong, out_of_fold)
     chosen = min(areas, key=lambda candidate: areas[candidate])
     if isinstance(chosen, int):
         return CombinedScore(chosen, len(parts), (), np.empty(0), 0.0, areas)
-    return _regress(values, wrong, chosen, areas)
+    return replace(_regress(values, wrong, chosen), validation_aurc=areas)
 
 
 RIDGES = (100.0, 300.0, 1000.0)
@@ -126,16 +127,13 @@ def add_to_confidence(scores: ArrayLike, errors: ArrayLike) -> CombinedScore:
         return alone
     fold = _folds(values, wrong, FOLDS)
     parts = [fold == i for i in range(FOLDS)]
-    own = np.array([aurc(wrong[here], values[here, last]) for here in parts])
-    areas = {
-        ridge: np.array(
-            [
-                aurc(wrong[here], _regress_beside(values[~here], wrong[~here], ridge)(values[here]))
-                for here in parts
-            ]
-        )
-        for ridge in RIDGES
-    }
+
+    def over_folds(fit: Callable[[Floats, Floats], CombinedScore]) -> Floats:
+        found = (fit(values[~here], wrong[~here])(values[here]) for here in parts)
+        return np.array([aurc(wrong[here], one) for here, one in zip(parts, found, strict=True)])
+
+    own = over_folds(lambda *_: alone)
+    areas = {r: over_folds(partial(_regress_beside, ridge=r)) for r in RIDGES}
     best = min(areas, key=lambda ridge: areas[ridge].mean())
     gain = own - areas[best]
     if gain.mean() <= STANDARD_ERRORS * gain.std(ddof=1) / np.sqrt(FOLDS):
@@ -146,26 +144,21 @@ def add_to_confidence(scores: ArrayLike, errors: ArrayLike) -> CombinedScore:
 
 def _regress_beside(values: Floats, wrong: Floats, ridge: float) -> CombinedScore:
     """A regression whose penalty leaves out the last part."""
-    knots = tuple(_normal_scores(column) for column in values.T)
-    scale = np.append(np.ones(values.shape[1] - 1), _FREE)
-    features = _features(values, knots, squares=False) * scale
-    model = LogisticRegression(C=1 / ridge, max_iter=500).fit(features, wrong)
-    weights = model.coef_[0] * scale
-    return CombinedScore("linear", values.shape[1], knots, weights, float(model.intercept_[0]), {})
+    return _regress(values, wrong, "linear", ridge, np.append(np.ones(values.shape[1] - 1), _FREE))
 
 
 def _regress(
     values: Floats,
     wrong: Floats,
     form: Literal["linear", "quadratic"],
-    areas: Mapping[Candidate, float],
+    ridge: float = 1.0,
+    scale: Floats | float = 1.0,
 ) -> CombinedScore:
     knots = tuple(_normal_scores(column) for column in values.T)
-    features = _features(values, knots, squares=form == "quadratic")
-    model = LogisticRegression().fit(features, wrong)
-    return CombinedScore(
-        form, values.shape[1], knots, model.coef_[0], float(model.intercept_[0]), areas
-    )
+    features = _features(values, knots, squares=form == "quadratic") * scale
+    model = LogisticRegression(C=1 / ridge, max_iter=500).fit(features, wrong)
+    weights = model.coef_[0] * scale
+    return CombinedScore(form, values.shape[1], knots, weights, float(model.intercept_[0]), {})
 
 
 def _features(values: Floats, knots: tuple[tuple[Floats, Floats], ...], *, squares: bool) -> Floats:

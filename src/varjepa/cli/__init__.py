@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from varjepa.cli import demo, describe, embed, evaluate, fit, impute, sample, score, shell
+from varjepa.cli import demo, describe, doctor, embed, evaluate, fit, impute, sample, score, shell
 from varjepa.errors import InputError
 from varjepa.version import __version__
 
@@ -16,7 +16,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for module in (demo, describe, fit, embed, impute, sample, score, evaluate):
+for module in (demo, describe, fit, embed, impute, sample, score, evaluate, doctor):
     name = module.__name__.rpartition(".")[2]
     takes_lists = name in ("embed", "score", "evaluate")
     app.command(cls=shell.ListCommand if takes_lists else None)(getattr(module, name))

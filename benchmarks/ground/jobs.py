@@ -4,7 +4,8 @@ A fit is the cost, so jobs share one where the protocol allows. The contender is
 
     all rows, 20 % of the cells removed        impute_mcar
     three quarters, 20 % removed               impute_unseen
-    three quarters, complete, no target        embed, uncertainty, sample, collapse, terms, time
+    three quarters, complete, no target        embed, uncertainty, similar, sample, collapse, terms,
+                                               time
     three quarters, complete, with the target  train_on_sampled
     DiffPuter's training rows, 30 % removed    impute_mar
     all rows; half of the normal ones          anomaly; anomaly_normal
@@ -284,10 +285,17 @@ def represent(task: Task) -> dict[str, Figures]:
     if "sample" in task.jobs and task.method in SAMPLERS:
         drawn = _sample_peer(task, train)
         return {"sample": samples.sample_figures(train, test, drawn, task.seed)}
+    if task.method == "gower":
+        distances = probes.gower_distances(*coded)
+        nearest = np.argsort(distances, axis=1, kind="stable")[:, : probes.NEIGHBOURS]
+        return {"similar": probes.neighbour_figures(nearest, *labels)}
     if task.method != OURS:
         features = probes.standardised(*coded)
         if task.method == "pca":
             features = probes.principal_components(*features)
+        if "similar" in task.jobs:
+            nearest = probes.nearest_rows(*features)
+            return {"similar": probes.neighbour_figures(nearest, *labels)}
         return _represented(task, features, labels, coded, {}, table.is_regression)
     start = time.perf_counter()
     model = task.contender.make(task.seed).fit(train)
@@ -296,6 +304,13 @@ def represent(task: Task) -> dict[str, Figures]:
         features = [_floats(model.transform(frame)) for frame in (train, test)]
         scores = label_free_scores(model, test) if "uncertainty" in task.jobs else {}
         figures |= _represented(task, features, labels, coded, scores, table.is_regression)
+    if "similar" in task.jobs:
+        if hasattr(model, "similar"):
+            found = model.similar(train, test, k=probes.NEIGHBOURS)["row"].to_numpy()
+            nearest = found.reshape(len(test), probes.NEIGHBOURS)
+        else:
+            nearest = probes.nearest_rows(*(_floats(model.transform(f)) for f in (train, test)))
+        figures["similar"] = probes.neighbour_figures(nearest, *labels)
     if "sample" in task.jobs:
         drawn = model.sample(min(len(train), samples.MOST))
         figures["sample"] = samples.sample_figures(train, test, drawn, task.seed)
@@ -410,7 +425,7 @@ GROUPS = (
     ("impute_mcar",),
     ("impute_unseen",),
     ("impute_mar",),
-    ("embed", "uncertainty", "sample", "collapse", "terms", "time"),
+    ("embed", "uncertainty", "similar", "sample", "collapse", "terms", "time"),
     ("train_on_sampled",),
     ("anomaly",),
     ("anomaly_normal",),
@@ -420,8 +435,9 @@ GROUPS = (
 METHODS: dict[str, tuple[str, ...]] = {
     OURS: tuple(job for group in GROUPS for job in group),
     **dict.fromkeys(peers.IMPUTERS, ("impute_mcar", "impute_unseen", "impute_mar")),
-    "raw": ("embed", "uncertainty"),
-    "pca": ("embed",),
+    "raw": ("embed", "uncertainty", "similar"),
+    "pca": ("embed", "similar"),
+    "gower": ("similar",),
     **dict.fromkeys(SAMPLERS, ("sample", "train_on_sampled")),
     **dict.fromkeys(DETECTORS, ("anomaly", "anomaly_normal")),
 }
@@ -436,14 +452,14 @@ def applies(job: str, table: str) -> bool:
         return table in NUMERIC_ANOMALIES or (table not in TABLES and job == "anomaly")
     if job == "impute_mar":
         return table in MAR_TABLES
-    return table in TABLES and not (job == "uncertainty" and table in REGRESSION)
+    return table in TABLES and not (job in ("uncertainty", "similar") and table in REGRESSION)
 
 
 JOBS: dict[str, Callable[[Task], dict[str, Figures]]] = {
     "impute_mcar": impute_mcar,
     "impute_unseen": impute_unseen,
     "impute_mar": impute_mar,
-    **dict.fromkeys(("embed", "uncertainty", "sample", "collapse", "terms", "time"), represent),
+    **dict.fromkeys(GROUPS[3], represent),
     "train_on_sampled": train_on_sampled,
     "anomaly": anomaly,
     "anomaly_normal": anomaly_normal,

@@ -224,6 +224,15 @@ def uncertainty_finds(results: Results, names: Sequence[str]) -> Verdict:
     return f"{mean:.3f} ({len(found)})", mean > 0.55, None
 
 
+def finds_similar(results: Results, names: Sequence[str]) -> Verdict:
+    pairs = results.pairs("similar", names, "precision", ("raw", "gower", "pca"), max).values()
+    if not pairs:
+        return NOTHING
+    share = float(np.mean([ours > other for ours, other in pairs]))
+    mean = float(np.mean([ours - other for ours, other in pairs]))
+    return f"{share:.0%}, mean {mean:+.3f} ({len(pairs)})", share >= 0.75, None
+
+
 def collapse(results: Results, names: Sequence[str]) -> Verdict:
     share = results.ours("collapse", names, "active_share")
     fallen = results.ours("collapse", names, "collapsed")
@@ -277,6 +286,8 @@ BARS = (
     Bar("accuracy on the half that the default score keeps, minus all",
         "rises on 75 %, mean ≥ +.015", "90 %, +.03", uncertainty_rises),
     Bar("AUROC of errors by the default score", "> .55", "", uncertainty_finds),
+    Bar("precision@10 of similar rows, better than the best of Euclidean, Gower, PCA",
+        "75 % of tables", "", finds_similar),
     Bar("collapsed, or fewer than half of the dimensions active", "no table", "", collapse),
     Bar("fit, under 1,000 rows", "≤ 20 s", "≤ 8 s", fit_seconds(0, 999, 10**6, 20, 8)),
     Bar("fit, 10,000 rows, at most 15 columns",
@@ -343,6 +354,7 @@ DETAILS = (
     Detail("200 labels: accuracy", "embed", ("labels_200",)),
     Detail("Sampled rows told from unseen ones: AUROC", "sample", ("auroc",), False),
     Detail("Trained on sampled rows: accuracy or R²", "train_on_sampled", ("score_sampled",)),
+    Detail("Similar rows: precision@10 of same-class neighbours", "similar", ("precision",)),
     Detail("Anomalies, all rows: AUROC", "anomaly", ("auroc",)),
     Detail("Anomalies, trained on normal rows: AUROC", "anomaly_normal", ("auroc",)),
 )

@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from varjepa.cli import demo, describe, doctor, embed, evaluate, fit, impute, sample, score, shell
+from varjepa.cli import (
+    demo,
+    describe,
+    doctor,
+    embed,
+    evaluate,
+    fit,
+    impute,
+    sample,
+    score,
+    shell,
+    similar,
+)
 from varjepa.errors import InputError
 from varjepa.version import __version__
 
@@ -16,9 +28,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for module in (demo, describe, fit, embed, impute, sample, score, evaluate, doctor):
+for module in (demo, describe, fit, embed, impute, sample, score, similar, evaluate, doctor):
     name = module.__name__.rpartition(".")[2]
-    takes_lists = name in ("embed", "score", "evaluate")
+    takes_lists = name in ("embed", "score", "similar", "evaluate")
     app.command(cls=shell.ListCommand if takes_lists else None)(getattr(module, name))
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from varjepa.estimators.fitting import Validation
     from varjepa.estimators.risk_coverage import RiskCoverageDisplay
     from varjepa.estimators.selective import SelectiveClassifier
+    from varjepa.explore import explore
     from varjepa.settings import (
         Architecture,
         Objective,
@@ -51,6 +52,7 @@ __all__ = [
     "Validation",
     "VarTJEPA",
     "__version__",
+    "explore",
 ]
 
 # torch and pyarrow take seconds to import: only who uses an estimator waits for them
@@ -76,6 +78,8 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "explore":  # a package that can be called; importing it sets the name
+        return import_module("varjepa.explore")
     value = getattr(import_module(_MODULES.get(name, "varjepa.estimators")), name)
     globals()[name] = value
     return value

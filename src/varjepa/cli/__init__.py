@@ -12,6 +12,7 @@ from varjepa.cli import (
     doctor,
     embed,
     evaluate,
+    explore,
     fit,
     impute,
     sample,
@@ -28,7 +29,19 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for module in (demo, describe, fit, embed, impute, sample, score, similar, evaluate, doctor):
+for module in (
+    demo,
+    describe,
+    fit,
+    embed,
+    impute,
+    sample,
+    score,
+    similar,
+    explore,
+    evaluate,
+    doctor,
+):
     name = module.__name__.rpartition(".")[2]
     takes_lists = name in ("embed", "score", "similar", "evaluate")
     app.command(cls=shell.ListCommand if takes_lists else None)(getattr(module, name))

@@ -13,7 +13,7 @@ the others do not predict counts nothing there. No label is used.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,8 +27,26 @@ from varjepa.models.inference import embed_rows
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.tables.codec import EncodedTable
 
+if TYPE_CHECKING:
+    from varjepa.estimators.var_t_jepa import VarTJEPA
+
 WEIGHTS = (1.0, 0.25, 0.5)
 """Of values, expectations and latents; benchmarks/results/similar-choice.json says how chosen."""
+
+
+def comparable_rows(
+    estimator: VarTJEPA, X: EncodedTable, query: EncodedTable | None = None
+) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+    """Rows of both tables as points whose Euclidean distances are those of ``similar``."""
+    columns = estimator._column_numbers()
+
+    def views(model: VarTJepa, rows: EncodedTable) -> Tensor:
+        return row_views(model, rows, columns.to(rows.num.device))
+
+    found = estimator._compute(X, views)
+    scales = view_scales(found, columns.tolist(), value_widths(estimator.model_))
+    found *= scales
+    return found, None if query is None else estimator._compute(query, views) * scales
 
 
 def row_views(model: VarTJepa, rows: EncodedTable, columns: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ from varjepa.estimators.frames import (
     to_arrow,
     with_all_columns,
 )
-from varjepa.estimators.similar import nearest_rows, row_views, value_widths, view_scales
+from varjepa.estimators.similar import comparable_rows, nearest_rows
 from varjepa.metrics.calibration import calibrate_levels, level_for
 from varjepa.models.cells import (
     MAX_PASSES,
@@ -407,15 +407,7 @@ class VarTJEPA(TableEstimator):
         if k > len(rows) - is_own:
             have = f"{len(rows) - is_own} other" if is_own else f"{len(rows)}"
             raise InputError(f"k is {k}, but each row has only {have} rows to be compared with")
-        columns = self._column_numbers()
-
-        def views(model: VarTJepa, block: EncodedTable) -> Tensor:
-            return row_views(model, block, columns.to(block.num.device))
-
-        found = self._compute(rows, views)
-        scales = view_scales(found, columns.tolist(), value_widths(self.model_))
-        found *= scales
-        asked = None if is_own else self._compute(self.encode(query), views) * scales
+        found, asked = comparable_rows(self, rows, None if is_own else self.encode(query))
         distances, neighbours = nearest_rows(found, asked, k)
         numbers = np.arange(len(neighbours))
         by_name = {

@@ -4,8 +4,8 @@ A fit is the cost, so jobs share one where the protocol allows. The contender is
 
     all rows, 20 % of the cells removed        impute_mcar
     three quarters, 20 % removed               impute_unseen
-    three quarters, complete, no target        embed, uncertainty, selective, sample, collapse,
-                                               terms, time
+    three quarters, complete, no target        embed, uncertainty, selective, similar, sample,
+                                               collapse, terms, time
     three quarters, complete, with the target  train_on_sampled
     DiffPuter's training rows, 30 % removed    impute_mar
     all rows; half of the normal ones          anomaly; anomaly_normal
@@ -289,10 +289,17 @@ def represent(task: Task) -> dict[str, Figures]:
     if "sample" in task.jobs and task.method in SAMPLERS:
         drawn = _sample_peer(task, train)
         return {"sample": samples.sample_figures(train, test, drawn, task.seed)}
+    if task.method == "gower":
+        distances = probes.gower_distances(*coded)
+        nearest = np.argsort(distances, axis=1, kind="stable")[:, : probes.NEIGHBOURS]
+        return {"similar": probes.neighbour_figures(nearest, *labels)}
     if task.method != OURS:
         features = probes.standardised(*coded)
         if task.method == "pca":
             features = probes.principal_components(*features)
+        if "similar" in task.jobs:
+            nearest = probes.nearest_rows(*features)
+            return {"similar": probes.neighbour_figures(nearest, *labels)}
         return _represented(task, features, labels, coded, {}, table.is_regression)
     start = time.perf_counter()
     model = task.contender.make(task.seed).fit(train)
@@ -305,6 +312,13 @@ def represent(task: Task) -> dict[str, Figures]:
         figures["selective"] = probes.selective_figures(
             model, train, labels[0], test, labels[1], task.seed
         )
+    if "similar" in task.jobs:
+        if hasattr(model, "similar"):
+            found = model.similar(train, test, k=probes.NEIGHBOURS)["row"].to_numpy()
+            nearest = found.reshape(len(test), probes.NEIGHBOURS)
+        else:
+            nearest = probes.nearest_rows(*(_floats(model.transform(f)) for f in (train, test)))
+        figures["similar"] = probes.neighbour_figures(nearest, *labels)
     if "sample" in task.jobs:
         drawn = model.sample(min(len(train), samples.MOST))
         figures["sample"] = samples.sample_figures(train, test, drawn, task.seed)
@@ -480,7 +494,7 @@ GROUPS = (
     ("impute_mcar",),
     ("impute_unseen",),
     ("impute_mar",),
-    ("embed", "uncertainty", "selective", "sample", "collapse", "terms", "time"),
+    ("embed", "uncertainty", "selective", "similar", "sample", "collapse", "terms", "time"),
     ("train_on_sampled",),
     ("anomaly",),
     ("anomaly_normal",),
@@ -492,8 +506,9 @@ GROUPS = (
 METHODS: dict[str, tuple[str, ...]] = {
     OURS: tuple(job for group in GROUPS for job in group),
     **dict.fromkeys(peers.IMPUTERS, ("impute_mcar", "impute_unseen", "impute_mar")),
-    "raw": ("embed", "uncertainty"),
-    "pca": ("embed",),
+    "raw": ("embed", "uncertainty", "similar"),
+    "pca": ("embed", "similar"),
+    "gower": ("similar",),
     **dict.fromkeys(SAMPLERS, ("sample", "train_on_sampled")),
     **dict.fromkeys(DETECTORS, ("anomaly", "anomaly_normal")),
     "boosting": ("impute_mcar", "impute_unseen", "impute_mar", "cells", "dirty"),
@@ -516,7 +531,8 @@ def applies(job: str, table: str) -> bool:
         return job == "dirty" and table in DIRTY
     if job == "cells":
         return table in TABLES and table not in PAPER
-    return table in TABLES and not (job in ("uncertainty", "selective") and table in REGRESSION)
+    needs_classes = job in ("uncertainty", "selective", "similar")
+    return table in TABLES and not (needs_classes and table in REGRESSION)
 
 
 JOBS: dict[str, Callable[[Task], dict[str, Figures]]] = {

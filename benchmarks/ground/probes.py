@@ -14,6 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import KFold
+from sklearn.neighbors import NearestNeighbors
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler, quantile_transform
@@ -32,6 +33,7 @@ CHOICE_ROWS = 3000
 LABELS = (50, 200)
 DRAWS = 5
 COMPONENTS = 64
+NEIGHBOURS = 10
 
 
 def standardised(fit: CodedTable, *others: CodedTable) -> list[Floats]:
@@ -202,6 +204,38 @@ def mixture_atypicality(fit: CodedTable, test: CodedTable, seed: int) -> Floats:
     reduced = PCA(min(12, *both.shape), random_state=seed).fit(both[:n]).transform(both)
     model = GaussianMixture(min(20, n // 5), reg_covar=1e-3, random_state=seed).fit(reduced[:n])
     return -model.score_samples(reduced[n:])
+
+
+# --- similar rows
+
+
+def gower_distances(fit: CodedTable, asked: CodedTable) -> Floats:
+    """Mean over columns that both rows know: |a − b| over the range, or whether levels differ.
+
+    Two rows that share no known column have a distance of 1.  # (asked, fit)
+    """
+    total = np.zeros((len(asked.values), len(fit.values)))
+    known = np.zeros_like(total)
+    for j, levels in enumerate(fit.levels):
+        a, b = asked.values[:, j, None], fit.values[None, :, j]
+        both = ~np.isnan(a) & ~np.isnan(b)
+        there = b[~np.isnan(b)]
+        span = float(np.ptp(there)) if len(there) else 0.0
+        far = np.abs(a - b) / (span or 1.0) if levels is None else (a != b).astype(np.float64)
+        total += np.where(both, far, 0.0)
+        known += both
+    return np.where(known > 0, total / np.maximum(known, 1.0), 1.0)
+
+
+def nearest_rows(fit: Floats, asked: Floats) -> NDArray[np.int64]:
+    """By Euclidean distance.  # (asked, NEIGHBOURS)"""
+    index = NearestNeighbors(n_neighbors=NEIGHBOURS, algorithm="brute").fit(fit)
+    return index.kneighbors(asked, return_distance=False)
+
+
+def neighbour_figures(nearest: NDArray[np.int64], y: NDArray[Any], truth: NDArray[Any]) -> Figures:
+    """Share of the neighbours that have a row's own class."""
+    return {"precision": float(np.mean(y[nearest] == truth[:, None]))}
 
 
 def _scaled(train: Floats, test: Floats) -> tuple[Floats, Floats]:

@@ -266,6 +266,15 @@ def detects(
     return judge
 
 
+def finds_similar(results: Results, names: Sequence[str]) -> Verdict:
+    pairs = results.pairs("similar", names, "precision", ("raw", "gower", "pca"), max).values()
+    if not pairs:
+        return NOTHING
+    share = float(np.mean([ours > other for ours, other in pairs]))
+    mean = float(np.mean([ours - other for ours, other in pairs]))
+    return f"{share:.0%}, mean {mean:+.3f} ({len(pairs)})", share >= 0.75, None
+
+
 def collapse(results: Results, names: Sequence[str]) -> Verdict:
     share = results.ours("collapse", names, "active_share")
     fallen = results.ours("collapse", names, "collapsed")
@@ -364,6 +373,8 @@ BARS = (
     Bar("dirty tables: repairs right among found, minus mode and boosting", "≥ 0", "",
         difference("dirty", "repairs_right", ("mode", "boosting"), 0, 0)),
     Bar("Hospital: F1 at the default level", "≥ peers", "≥ .8", hospital_f1),
+    Bar("precision@10 of similar rows, better than the best of Euclidean, Gower, PCA",
+        "75 % of tables", "", finds_similar),
     Bar("collapsed, or fewer than half of the dimensions active", "no table", "", collapse),
     Bar("fit, under 1,000 rows", "≤ 20 s", "≤ 8 s", fit_seconds(0, 999, 10**6, 20, 8)),
     Bar("fit, 10,000 rows, at most 15 columns",
@@ -430,6 +441,7 @@ DETAILS = (
     Detail("200 labels: accuracy", "embed", ("labels_200",)),
     Detail("Sampled rows told from unseen ones: AUROC", "sample", ("auroc",), False),
     Detail("Trained on sampled rows: accuracy or R²", "train_on_sampled", ("score_sampled",)),
+    Detail("Similar rows: precision@10 of same-class neighbours", "similar", ("precision",)),
     Detail("Anomalies, all rows: AUROC", "anomaly", ("auroc",)),
     Detail("Anomalies, trained on normal rows: AUROC", "anomaly_normal", ("auroc",)),
     Detail("3 % errors: cell average precision", "cells", ("average_precision",)),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from varjepa.estimators.outliers import OutlierDetector
     from varjepa.estimators.risk_coverage import RiskCoverageDisplay
     from varjepa.estimators.selective import SelectiveClassifier
+    from varjepa.explore import explore
     from varjepa.settings import (
         Architecture,
         Objective,
@@ -56,6 +57,7 @@ __all__ = [
     "VarTJEPA",
     "__version__",
     "audit",
+    "explore",
 ]
 
 # torch and pyarrow take seconds to import: only who uses an estimator waits for them
@@ -83,8 +85,8 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "audit":  # a package that can be called; importing it sets the name
-        return import_module("varjepa.audit")
+    if name in ("audit", "explore"):  # packages that can be called; importing sets the name
+        return import_module(f"varjepa.{name}")
     value = getattr(import_module(_MODULES.get(name, "varjepa.estimators")), name)
     globals()[name] = value
     return value

@@ -2,7 +2,8 @@
 
 1. The halves are fixed: every table is in exactly one, names sorted and taken in turn.
 2. Removed cells follow the stated generator, and only known cells are removed.
-3. Errors, interval scores, distances and ECOD agree with cases computed by hand.
+3. Errors, interval scores, distances, Gower's among them, and ECOD agree with cases computed by
+   hand.
 4. Tables are coded alike: dates as seconds, a new level as −1, a missing cell as NaN.
 5. Imputing peers change no known cell and learn nothing from unseen rows.
 6. Cells missing at random leave the observed columns whole and take 30 % of all.
@@ -28,7 +29,13 @@ from benchmarks.ground import __main__ as commands
 from benchmarks.ground import jobs, peers, running
 from benchmarks.ground.anomalies import DETECTORS, ecod
 from benchmarks.ground.jobs import OURS, Contender, Task, mar_cells, mar_draws, measure
-from benchmarks.ground.probes import error_figures, probe_figures, standardised
+from benchmarks.ground.probes import (
+    error_figures,
+    gower_distances,
+    neighbour_figures,
+    probe_figures,
+    standardised,
+)
 from benchmarks.ground.running import KEY, Options, merge, missing_tasks, run_ground
 from benchmarks.ground.samples import nearest, separability, with_missing_cells
 from benchmarks.ground.scoring import imputation_figures, interval_figures, pooled_figures
@@ -109,6 +116,17 @@ def test_imputation_errors_by_hand() -> None:
     assert figures["cells"] == 6
     numbers = coded([0, 2, 0, 2])
     assert imputation_figures(numbers, numbers, removed[:, :1])["accuracy"] is None
+
+
+def test_gower_distances_by_hand() -> None:
+    levels = {1: ["a", "b"]}
+    fit = coded([0, 4, MISSING], [0, 1, MISSING], levels=levels)
+    asked = coded([1, MISSING], [0, 1], levels=levels)
+    expected = [[(0.25 + 0) / 2, (0.75 + 1) / 2, 1.0], [1.0, 0.0, 1.0]]
+    np.testing.assert_allclose(gower_distances(fit, asked), expected)
+    nearest = np.array([[0, 1], [1, 0]])
+    found = neighbour_figures(nearest, np.array(["p", "q", "q"]), np.array(["p", "q"]))
+    assert found == {"precision": 0.5}
 
 
 def test_pooled_errors_by_hand() -> None:
@@ -286,13 +304,17 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.filterwarnings("ignore")
 def test_one_fit_serves_several_jobs(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Fake, "fits", 0)
-    shared = ("embed", "uncertainty", "sample", "collapse", "time")
+    shared = ("embed", "uncertainty", "similar", "sample", "collapse", "time")
     rows = measure(Task("penguins", shared, OURS, 0, 300, CONTENDER))
     assert Fake.fits == 1
     assert [row["job"] for row in rows] == list(shared)
     by_job = {row["job"]: row["figures"] for row in rows}
     assert by_job["sample"]["distance_sampled"] == 0  # copies
     assert by_job["collapse"]["active_share"] == 0.75
+    assert by_job["similar"]["precision"] > 0.6
+    for peer in ("raw", "pca", "gower"):
+        (one,) = measure(Task("penguins", ("similar",), peer, 0, 300))
+        assert one["figures"]["precision"] > 0.6
     assert by_job["time"]["rows_fitted"] == 225
     assert {"default", "mixture", "own_confidence"} <= {*by_job["uncertainty"]["scores"]}
 
@@ -396,6 +418,9 @@ ROWS = [
     row("adult", "impute_mcar", "boosting", rmse=1.0, accuracy=0.6),
     row("adult", "impute_mcar", "miss_forest", rmse=2.0, accuracy=0.9),
     row("adult", "impute_mcar", "mean_mode", rmse=0.85, accuracy=0.5),
+    row("adult", "similar", OURS, precision=0.8),
+    row("adult", "similar", "gower", precision=0.7),
+    row("adult", "similar", "raw", precision=0.75),
     row("air_quality", "impute_mcar", OURS, rmse=2.0, accuracy=None),
     row("air_quality", "impute_mcar", "boosting", rmse=1.0, accuracy=None),
 ]
@@ -407,7 +432,7 @@ def test_merge(tmp_path: Path) -> None:
         path.parent.mkdir()
         ResultStore(path, KEY, lambda row: {"set": {}}).add(rows)
     out = tmp_path / "all" / "ground.json"
-    assert merge(out, files) == 8
+    assert merge(out, files) == len(ROWS) + 1
     merged = ResultStore(out, KEY, lambda row: {"set": {}}).rows
     assert len(merged) == len(ROWS)
     assert all(row["environment"] == {"torch": "2"} for row in merged)
@@ -424,6 +449,8 @@ def test_bars_are_judged_by_half() -> None:
     assert getattr(right[4], "mark", "") == "missing"
     worse = bars["worse than mean or mode by more than 1 %"]
     assert str(worse[3]) == "1 of 2: adult rmse mcar"
+    near = bars["precision@10 of similar rows, better than the best of Euclidean, Gower, PCA"]
+    assert str(near[3]) == "100%, mean +0.050 (1)"
     assert len(bars) >= 18
     order = [str(line[0]) for line in detail_table(results, DETAILS[0]).rows]
     assert order == ["air_quality", "adult"]  # worst first

@@ -6,7 +6,21 @@ from typing import Annotated
 
 import typer
 
-from varjepa.cli import audit, demo, describe, embed, evaluate, fit, impute, sample, score, shell
+from varjepa.cli import (
+    audit,
+    demo,
+    describe,
+    doctor,
+    embed,
+    evaluate,
+    explore,
+    fit,
+    impute,
+    sample,
+    score,
+    shell,
+    similar,
+)
 from varjepa.errors import InputError
 from varjepa.version import __version__
 
@@ -16,9 +30,22 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for module in (demo, describe, fit, embed, impute, sample, score, audit, evaluate):
+for module in (
+    demo,
+    describe,
+    fit,
+    embed,
+    impute,
+    sample,
+    score,
+    audit,
+    similar,
+    explore,
+    evaluate,
+    doctor,
+):
     name = module.__name__.rpartition(".")[2]
-    takes_lists = name in ("embed", "score", "audit", "evaluate")
+    takes_lists = name in ("embed", "score", "audit", "similar", "evaluate")
     app.command(cls=shell.ListCommand if takes_lists else None)(getattr(module, name))
 
 

@@ -57,6 +57,7 @@ from varjepa.estimators.neighbours import (
     neighbours_to_json,
     rows_to_keep,
 )
+from varjepa.estimators.similar import comparable_rows, nearest_rows
 from varjepa.models.cells import (
     MAX_PASSES,
     NORMAL_ENTROPY,
@@ -425,6 +426,41 @@ class VarTJEPA(TableEstimator):
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of :meth:`score_samples`, so that a grid search works without labels."""
         return float(np.mean(self.score_samples(X)))
+
+    def similar(self, X: Any, query: Any = None, k: int = 5) -> Any:
+        """The k rows of X that are most similar to each row of ``query``, without any label.
+
+        Args:
+            X: the table that is searched.
+            query: rows to find similar ones for. None, or X itself: every row of X; a row is then
+                compared with the others and is never its own neighbour. A copy of a row of X in
+                another table does find that row, at distance 0.
+            k: how many.
+
+        Returns:
+            A frame of the query's library with k rows for each row of the query: ``query`` and
+            ``row``, the numbers of both from 0; ``rank``, 1 for the most similar; ``distance``. Of
+            a numpy array: these four as columns of an array.
+
+        The distance is Euclidean, between rows that are described three times: by their values, by
+        what is expected of each cell given the others, and by their latents. All columns count
+        alike. Two rows of X have a squared distance of 1 on average. The search is exact.
+        """
+        at_least_one("k", k)
+        rows, is_own = self.encode(X), query is None or query is X
+        if k > len(rows) - is_own:
+            have = f"{len(rows) - is_own} other" if is_own else f"{len(rows)}"
+            raise InputError(f"k is {k}, but each row has only {have} rows to be compared with")
+        found, asked = comparable_rows(self, rows, None if is_own else self.encode(query))
+        distances, neighbours = nearest_rows(found, asked, k)
+        numbers = np.arange(len(neighbours))
+        by_name = {
+            "query": numbers.repeat(k),
+            "rank": np.tile(np.arange(1, k + 1), len(numbers)),
+            "row": neighbours.ravel(),
+            "distance": distances.ravel(),
+        }
+        return as_kind(pa.table(by_name), frame_kind(X if is_own else query))
 
     # --- missing cells and new rows
 

@@ -12,9 +12,13 @@ from varjepa.report.page import write_report
 
 def write_page(data: ExploreData, path: Path) -> None:
     """Write the page in one step: a reader never sees half of it."""
+    write_report(render_page(data), path)
+
+
+def render_page(data: ExploreData) -> str:
+    """The page as HTML."""
     fallback = "<p>This page needs JavaScript.</p>"
-    page = render_interactive("varjepa.explore", "explore", data.title, _pack(data), fallback)
-    write_report(page, path)
+    return render_interactive("varjepa.explore", "explore", data.title, _pack(data), fallback)
 
 
 def _pack(data: ExploreData) -> dict[str, Any]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +23,9 @@ class ExploreColumn:
     """scaled to 0..1 for colour, or None where they were not computed"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ExploreData:
-    """The whole page; rows are at most 10,000."""
+    """The whole page; rows are at most 10,000. A notebook shows it."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
@@ -36,3 +39,21 @@ class ExploreData:
     """name and a number a row, such as uncertainty and outlier score"""
     similar: tuple[tuple[int, ...], ...]
     """places of the most similar rows of each row, the most similar first"""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the page."""
+        from varjepa.explore.page import write_page
+
+        write_page(self, Path(path))
+
+    def __repr__(self) -> str:
+        return (
+            f"ExploreData({self.title!r}, {len(self.labels):,} rows, {len(self.columns)} columns)"
+        )
+
+    def _repr_html_(self) -> str:
+        from varjepa.explore.page import render_page
+
+        page = html.escape(render_page(self))
+        frame = 'title="Explorer" sandbox="allow-scripts" style="width:100%;height:640px;border:0"'
+        return f'<iframe {frame} srcdoc="{page}"></iframe>'

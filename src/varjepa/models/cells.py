@@ -289,6 +289,22 @@ def conformity_scores(model: VarTJepa, rows: EncodedTable, columns: Tensor) -> T
     return torch.stack(both, dim=1)
 
 
+def expected_cells(model: VarTJepa, rows: EncodedTable, columns: Tensor) -> Tensor:
+    """Mean of every number and probability of every level, given the row's other columns.
+
+    Shape: → ``(B, F_num + Σ levels)``.
+    """
+    numeric, levels = model.shape.numeric, model.shape.levels
+    widths = torch.tensor([1] * numeric + [n - 1 for n in levels], device=rows.num.device)
+    found = rows.num.new_zeros(len(rows), int(widths.sum()))
+    for masks in leave_one_out(rows, columns, with_missing=True):
+        cells = predict_distributions(model, rows, masks)
+        asked = asked_cells(masks, model.shape.features).repeat_interleave(widths, 1)
+        values = torch.cat([cells.mean, level_probabilities(cells, levels, len(rows))], 1)
+        found = torch.where(asked, values, found)
+    return found
+
+
 def cell_statistics(
     model: VarTJepa, rows: EncodedTable, columns: Tensor, mass: Tensor, with_known: bool
 ) -> Tensor:

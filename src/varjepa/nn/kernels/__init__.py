@@ -52,6 +52,26 @@ def reference_only() -> Iterator[None]:
         _is_enabled = before
 
 
+def describe_kernels(device: torch.device) -> dict[str, str]:
+    """Which fast paths a device can take, in words; the reference takes what is left."""
+    if device.type == "cpu":
+        with torch.no_grad():
+            is_ready = can_infer(torch.empty(0))
+        return {
+            "infer_blocks": "yes, without gradients" if is_ready else "no: torch without oneDNN",
+            "run_block": "yes, in training",
+            "attend_long": f"yes, from {LONG_SEQUENCE} tokens a row",
+        }
+    from varjepa.nn.kernels.fused_block import WIDTHS, why_not_fused
+
+    reason = why_not_fused(device)
+    widths = ", ".join(map(str, sorted(WIDTHS)))
+    return {
+        "fused_block": f"no: {reason}" if reason else f"yes, under autocast, of width {widths}",
+        "attend_long": f"yes, from {LONG_SEQUENCE} tokens a row",
+    }
+
+
 def attend_fast(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor | None:
     """What ``attend`` returns, by a fast path; None where the reference has to do it.
 

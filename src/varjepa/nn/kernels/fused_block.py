@@ -104,16 +104,23 @@ def can_fuse(tokens: Tensor, transformer: Transformer) -> bool:
     rows, length, width = tokens.shape
     ff, depth = _hidden(transformer), len(transformer.blocks)
     return (
-        _TRITON
-        and tokens.is_cuda
+        tokens.is_cuda
+        and why_not_fused(tokens.device) is None
         and width in WIDTHS
         and length <= 64
         and ff % 16 == 0
         and rows > 0
         and depth * rows * length * max(3 * width, ff) < _INDEX_LIMIT
         and all(p.dtype == torch.float32 for p in transformer.parameters())
-        and torch.cuda.get_device_capability(tokens.device) >= (8, 0)
     )
+
+
+def why_not_fused(device: torch.device) -> str | None:
+    """Why a GPU cannot take the fused path at all; None where it can."""
+    if not _TRITON:
+        return "Triton is not installed"
+    old = torch.cuda.get_device_capability(device) < (8, 0)
+    return "the GPU's compute capability is below 8.0" if old else None
 
 
 def fused_transformer(

@@ -1,0 +1,62 @@
+"""``varjepa doctor``: what this machine has, and what is missing for which job."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+from varjepa.cli.shell import console
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "narwhals", "safetensors", "typer", "rich")
+
+NEEDS = (
+    ("charts in reports", ("matplotlib", "jinja2"), '"varjepa[report]"'),
+    ("embed --engine ray", ("ray",), '"varjepa[scale]"'),
+    ("pandas frames", ("pandas",), "pandas"),
+    ("polars frames", ("polars",), "polars"),
+    ("TensorBoard logs", ("tensorboard",), "tensorboard"),
+)
+"""A job that the core packages cannot do, the packages it needs, and what pip is to install."""
+
+
+def doctor() -> None:
+    """Versions, the device and its kernels, and what is missing for which job."""
+    from varjepa.environment import describe_environment, pick_device
+    from varjepa.nn.kernels import describe_kernels
+
+    device = pick_device("auto")
+    found = describe_environment(device.type)
+    _show(
+        "Versions and machine",
+        {
+            **{name: str(found[name]) for name in ("varjepa", "python", "torch")},
+            **{name: _version(name) or "missing" for name in PACKAGES},
+            "system": str(found["system"]),
+            "processor": f"{found['processor']}; cores: {found['cores']}",
+            "device": f"{found['device']}; threads of the CPU: {found['threads']}",
+        },
+    )
+    _show("Kernels on this device", describe_kernels(device))
+    jobs = {}
+    for job, packages, remedy in NEEDS:
+        versions = {name: _version(name) for name in packages}
+        absent = [name for name, number in versions.items() if number is None]
+        jobs[job] = (
+            f"missing {', '.join(absent)}: pip install {remedy}"
+            if absent
+            else f"ready ({', '.join(f'{name} {number}' for name, number in versions.items())})"
+        )
+    _show("Jobs that need more than the core packages", jobs)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _show(title: str, lines: dict[str, str]) -> None:
+    width = max(map(len, lines))
+    console.print(title)
+    for name, words in lines.items():
+        console.print(f"  {name:<{width}}  {words}", soft_wrap=True)

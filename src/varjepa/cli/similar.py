@@ -1,0 +1,63 @@
+"""``varjepa similar``: the rows of a table that are most similar to others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from varjepa.cli import options
+from varjepa.errors import InputError
+
+
+def similar(
+    model: options.Model,
+    table: options.Table,
+    out: options.Out,
+    query: Annotated[
+        Path | None, typer.Option(help="A table of rows to find similar ones for. Default: TABLE.")
+    ] = None,
+    row: Annotated[
+        int | None, typer.Option(help="Only for this row of TABLE, counted from 0.", min=0)
+    ] = None,
+    k: Annotated[int, typer.Option("-k", help="Similar rows of each row.", min=1)] = 10,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="Columns of the similar rows to copy into the output.")
+    ] = None,
+    device: options.Device = "auto",
+    overwrite: options.Overwrite = False,
+    raw_text: options.RawText = False,
+) -> None:
+    """Per row the k most similar rows of TABLE: query, rank, row, distance; rows count from 0.
+
+    A row of TABLE is never its own neighbour.
+    """
+    if query is not None and row is not None:
+        raise InputError("--query and --row exclude each other")
+    options.check_paths(out, overwrite, table, model=model)
+    if query is not None:
+        options.check_paths(out, overwrite, query)
+
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    estimator = options.load_model(model, device, out)
+    rows, kept = options.split_kept(options.read_rows(table), keep, estimator)
+    if row is None:
+        asked = None
+        if query is not None and not query.samefile(table):
+            asked = options.read_rows(query)
+        found = estimator.similar(rows, asked, k)
+    elif row < rows.num_rows:
+        others = pa.concat_tables([rows.slice(0, row), rows.slice(row + 1)])
+        found = estimator.similar(others, rows.slice(row, 1), k)
+        number = pc.add(found["row"], pc.cast(pc.greater_equal(found["row"], row), pa.int64()))
+        found = found.set_column(0, "query", pa.array([row] * k)).set_column(2, "row", number)
+    else:
+        raise InputError(f"--row {row}: {table} has rows 0 to {rows.num_rows - 1}")
+    for name in kept.column_names:
+        if name in found.column_names:
+            raise InputError(f"--keep {name!r}: the output has a column of this name")
+        found = found.append_column(name, kept[name].take(found["row"]))
+    options.write_result(found, out, raw_text)

@@ -1,0 +1,175 @@
+"""From a model and a table to what the explorer shows: a map, columns, measures, similar rows."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+from sklearn.manifold import TSNE
+
+from varjepa.errors import InputError
+from varjepa.estimators import VarTJEPA
+from varjepa.estimators.embedder import embed_with_uncertainty
+from varjepa.estimators.similar import comparable_rows, nearest_rows
+from varjepa.explore.page import write_page
+from varjepa.explore.page_data import ExploreColumn, ExploreData
+from varjepa.tables import read_table
+from varjepa.tables.describe import describe_table
+from varjepa.tables.values import as_instants, as_numbers, as_text, is_supported
+
+MAX_ROWS = 10_000
+SIMILAR = 5
+
+COMPONENTS = 50
+"""of the rows' descriptions that the map is made from"""
+FEW_ROWS = 30
+"""Fewer have no neighbourhoods to keep: their map is the first two components."""
+STEPS = 500
+"""of t-SNE; after these the map hardly changes"""
+
+FULL_COLOUR = 4.0
+"""How unlikely a cell is at the strongest colour: −log p in units of its column's entropy."""
+
+KINDS = {"numeric": "number", "categorical": "category", "datetime": "date"}
+
+OnStage = Callable[[int, int, str], None]
+"""Told what is done next: its number, how many there are, and its name."""
+
+
+def explore(
+    model: VarTJEPA | str | os.PathLike[str],
+    df: Any,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    title: str = "Rows of a table",
+    random_state: int = 0,
+    on_stage: OnStage = lambda number, count, name: None,
+) -> ExploreData:
+    """Make a page on which the rows of a table can be explored, in one HTML file.
+
+    A map of the rows; colour by any column or measure; groups compared with the rest; single rows
+    with the surprise of their cells and five similar rows.
+
+    Args:
+        model: a fitted model, or a model folder.
+        df: a table with the columns of the model. Others, such as labels, are shown as well. Of
+            more than 10,000 rows as many are drawn at random, and the page says so.
+        path: of the page. None: nothing is written; the result shows itself in a notebook, and
+            ``save`` writes it.
+        title: of the page.
+        random_state: of the rows that are drawn, and of the map.
+        on_stage: called when a part of the work begins.
+
+    The map is t-SNE of the points whose distances :meth:`VarTJEPA.similar` compares: rows that are
+    near each other are similar; how far apart two groups are says little. It needs no labels.
+    """
+    estimator = model if isinstance(model, VarTJEPA) else VarTJEPA.load(os.fspath(model))
+    table = read_table(df)
+    if table.num_rows < 2:
+        raise InputError("the table has fewer than two rows; there is nothing to compare")
+    numbers = np.arange(table.num_rows)
+    if len(numbers) > MAX_ROWS:
+        rng = np.random.default_rng(random_state)
+        numbers = np.sort(rng.choice(numbers, MAX_ROWS, replace=False))
+    of_all = f" of {table.num_rows:,}, drawn at random" if len(numbers) < table.num_rows else ""
+    total, table = table.num_columns, table.take(pa.array(numbers))
+    names = estimator.codec_.schema.names
+    by_name = hasattr(estimator, "feature_names_in_")
+    rows = table.select([n for n in names if n in table.column_names]) if by_name else table
+    with warnings.catch_warnings():
+        if not by_name:  # the user knows: that is how the model was fitted
+            warnings.filterwarnings("ignore", "X has feature names", UserWarning)
+        stages = _Stages(on_stage, 5 if hasattr(estimator, "outlier_score") else 4)
+        stages.begin("similar rows")
+        points, _ = comparable_rows(estimator, estimator.encode(rows))
+        similar = nearest_rows(points, None, min(SIMILAR, len(numbers) - 1))[1]
+        stages.begin("surprise of cells")
+        _, atypical, cells = embed_with_uncertainty(estimator, rows, "atypical")
+        stages.begin("uncertainty")
+        measures = {"uncertainty": estimator.uncertainty(rows)}
+        if hasattr(estimator, "outlier_score"):
+            stages.begin("outlier score")
+            measures["outlier score"] = estimator.outlier_score(rows)
+        else:
+            measures["atypical"] = atypical
+        stages.begin("map")
+        x, y = draw_map(points, random_state).T
+    heat = np.clip(cells / FULL_COLOUR, 0.0, 1.0).T
+    surprises = dict(zip(names if by_name else table.column_names, heat, strict=True))
+    data = ExploreData(
+        title=title,
+        facts=(
+            ("rows", f"{len(numbers):,}{of_all}, numbered from 0"),
+            ("columns", f"{total:,}"),
+            ("map", "t-SNE" if len(numbers) >= FEW_ROWS else "principal components"),
+        ),
+        labels=tuple(map(str, numbers.tolist())),
+        x=tuple(x.tolist()),
+        y=tuple(y.tolist()),
+        columns=tuple(_columns(estimator, table, surprises)),
+        measures=tuple((name, tuple(values.tolist())) for name, values in measures.items()),
+        similar=tuple(map(tuple, similar.tolist())),
+    )
+    if path is not None:
+        write_page(data, Path(path))
+    return data
+
+
+class _Stages:
+    def __init__(self, on_stage: OnStage, count: int) -> None:
+        self.on_stage, self.count, self.number = on_stage, count, 0
+
+    def begin(self, name: str) -> None:
+        self.on_stage(self.number, self.count, name)
+        self.number += 1
+
+
+def draw_map(points: NDArray[np.float32], random_state: int) -> NDArray[np.float32]:
+    """Places of rows on a plane: t-SNE of their principal components.  # (n, w) → (n, 2)"""
+    if (points == points[0]).all():
+        return np.zeros((len(points), 2), dtype=np.float32)
+    size = min(COMPONENTS, *points.shape)
+    reduced = PCA(size, random_state=random_state).fit_transform(points)
+    if len(points) < FEW_ROWS:
+        return np.pad(reduced, ((0, 0), (0, 2)))[:, :2]
+    perplexity = min(30.0, len(points) / 4)
+    start = np.pad(reduced, ((0, 0), (0, 1)))[:, :2]
+    start = 1e-4 * start / max(float(start[:, 0].std()), 1e-12)  # as init="pca", of any width
+    layout = TSNE(2, perplexity=perplexity, init=start, max_iter=STEPS, random_state=random_state)
+    return layout.fit_transform(reduced)
+
+
+def _columns(
+    estimator: VarTJEPA, table: pa.Table, surprises: dict[str, NDArray[np.float32]]
+) -> list[ExploreColumn]:
+    """Every column that can be shown, those that the model does not know included."""
+    shown = [field.name for field in table.schema if is_supported(field.type)]
+    kinds = {column.name: column.kind for column in estimator.codec_.schema.columns}
+    new = [name for name in shown if name not in kinds]
+    if new:
+        kinds |= {column.name: column.kind for column in describe_table(table.select(new)).columns}
+    found = []
+    for name in shown:
+        numbers, heat = None, surprises.get(name)
+        if kinds[name] == "numeric":
+            read = as_numbers(table[name], name)
+            numbers = _optional(read.values.astype(np.float64), read.valid)
+        elif kinds[name] == "datetime":
+            dates = as_instants(table[name], name)
+            numbers = _optional(dates.counts.astype(np.float64), dates.valid)
+        texts = tuple(as_text(table[name]).to_pylist())
+        has_heat = heat is not None and not np.isnan(heat).all()
+        shades = _optional(heat, ~np.isnan(heat)) if heat is not None and has_heat else None
+        found.append(ExploreColumn(name, KINDS[kinds[name]], texts, numbers, shades))
+    return found
+
+
+def _optional(values: NDArray[Any], valid: NDArray[np.bool_]) -> tuple[float | None, ...]:
+    return tuple(float(v) if ok else None for v, ok in zip(values, valid, strict=True))

@@ -5,7 +5,8 @@
 p is the model's distribution. e is what errors look like: half as the column itself (the value of
 another row), half even over its bins or levels. Under p, exp(T) has a mean of 1, so that a large T
 is rare in clean cells whatever the column. Beyond the bulk of a number's column, p falls off
-exponentially and e does not: a value that is ten times too large counts by its distance.
+exponentially and e does not: a value that is ten times too large counts by its distance. What tails
+and rare texts add to T keeps the mean of 1 only roughly.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ BULK, TAIL = 0.6, 0.9
 """Quantiles between which a tail's slope is measured: errors are the top few per cent."""
 
 MIN_SLOPE = 0.5
-"""Of log odds: exp(score) has a mean of at most 1 under the null, so its tail is no heavier."""
+"""Of log odds, at least. Theory bounds it by 1 only from above (exp(score) has a mean of about 1
+under the null); .5 was picked by trial, see benchmarks/LOG.md."""
 
 PRIOR_VALUES = 5
 """A column's tail is averaged with exp(−score) as if that had so many values."""
@@ -22,7 +23,7 @@ class ExponentialTail:
 
     The table that scores come from has errors, which are among the largest scores. So the largest
     tenth is not looked at: the slope is that of the values before it, or flatter. A score is log
-    odds, so exp(−score) is a valid p-value by itself (Markov); it has the say where values are few.
+    odds, so exp(−score) is about a p-value by itself (Markov); it has the say where values are few.
     """
 
     def __init__(self, scores: Floats, min_slope: float = MIN_SLOPE, prior: int = PRIOR_VALUES):

@@ -117,7 +117,8 @@ def test_a_stopped_fit_goes_on(
     assert result_of(out) == whole
     names = {path.name for path in out.iterdir()}
     assert names == {
-        "config.json", "codec.json", "model.safetensors", "manifest.json", "history.jsonl"
+        "README.md", "config.json", "codec.json", "model.safetensors", "manifest.json",
+        "history.jsonl",
     }  # fmt: skip
     lines = (out / "history.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["epoch"] for line in lines] == [1, 2, 3]

@@ -50,7 +50,8 @@ def model(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_fit_writes_a_model_and_its_history(model: Path) -> None:
     names = {path.name for path in model.iterdir()}
     assert names == {
-        "config.json", "codec.json", "model.safetensors", "manifest.json", "history.jsonl"
+        "README.md", "config.json", "codec.json", "model.safetensors", "manifest.json",
+        "history.jsonl",
     }  # fmt: skip
     record = json.loads((model / "history.jsonl").read_text(encoding="utf-8").splitlines()[0])
     assert {"epoch", "loss", "rec", "gen", "kl_sx", "kl_z", "kl_sy"} <= record.keys()

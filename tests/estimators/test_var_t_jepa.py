@@ -141,6 +141,7 @@ def test_saved_models_answer_the_same(model: VarTJEPA, tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(loaded.impute(frame()), model.impute(frame()))
     assert loaded.get_params()["architecture__d"] == 8
     assert sorted(p.name for p in (tmp_path / "model").iterdir()) == [
+        "README.md",
         "codec.json",
         "config.json",
         "manifest.json",

@@ -43,6 +43,7 @@ from varjepa.estimators.fitting import (
 )
 from varjepa.estimators.frames import refuse_too_little, to_arrow
 from varjepa.estimators.resuming import claim, open_checkpoints
+from varjepa.estimators.summary import model_html, write_card
 from varjepa.model_folder import (
     Kind,
     ModelFileError,
@@ -394,11 +395,13 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     def save(self, folder: str | Path) -> None:
         """Write a model folder: config.json, codec.json, model.safetensors, manifest.json.
 
+        And README.md, a card for people, which :meth:`load` does not read.
         That of a ``VarTJEPA`` holds up to 2,048 training rows, which anyone who has it can read,
         unless ``forget_rows`` was called before.
         """
         check_is_fitted(self)
         save_model(Path(folder), to_saved(self))
+        write_card(self, Path(folder))
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -457,6 +460,17 @@ class TableEstimator(TransformerMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
+
+    # a notebook shows what was learned; an estimator that is not fitted, scikit-learn's diagram
+
+    def _repr_html_inner(self) -> str:
+        return model_html(self) if self.__sklearn_is_fitted__() else super()._repr_html_inner()
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**options)
+        if "text/html" in bundle and self.__sklearn_is_fitted__():
+            bundle["text/html"] = model_html(self)
+        return bundle
 
     # --- inside
 

@@ -58,6 +58,7 @@ from varjepa.estimators.neighbours import (
     rows_to_keep,
 )
 from varjepa.estimators.similar import comparable_rows, nearest_rows
+from varjepa.estimators.summary import SHOWN, html_table
 from varjepa.models.cells import (
     MAX_PASSES,
     NORMAL_ENTROPY,
@@ -108,6 +109,21 @@ class Embedding:
     std: NDArray[np.float32]  # (n, features, d)
     features: tuple[str, ...]
     """names along the second axis"""
+
+    def _repr_html_(self) -> str:
+        """Per feature: how much its means vary over rows, and how wide the posteriors are."""
+        rows, features, d = self.mean.shape
+        lines = [
+            (name, f"{spread:.3g}", f"{width:.3g}")
+            for name, spread, width in zip(
+                self.features, self.mean.std(0).mean(-1), self.std.mean((0, 2)), strict=True
+            )
+        ]
+        head = ("feature", "spread of the means over rows", "mean posterior deviation")
+        more = f"<p>{features - SHOWN:,} more features.</p>" if features > SHOWN else ""
+        table = html_table(head, lines[:SHOWN])
+        size = f"{rows:,} rows, {features:,} features, {d} dimensions"
+        return f"<div><b>Embedding</b>: {size}{table}{more}</div>"
 
 
 # --- predicted and sampled cells as tables

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from varjepa.explore.page import write_page
 from varjepa.explore.page_data import ExploreColumn, ExploreData
 from varjepa.tables import read_table
 from varjepa.tables.describe import describe_table
+from varjepa.tables.messages import collect_warnings
 from varjepa.tables.values import as_instants, as_numbers, as_text, is_supported
 
 MAX_ROWS = 10_000
@@ -83,12 +85,14 @@ def explore(
     names = estimator.codec_.schema.names
     by_name = hasattr(estimator, "feature_names_in_")
     rows = table.select([n for n in names if n in table.column_names]) if by_name else table
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), ExitStack() as quiet:
         if not by_name:  # the user knows: that is how the model was fitted
             warnings.filterwarnings("ignore", "X has feature names", UserWarning)
         stages = _Stages(on_stage, 5 if hasattr(estimator, "outlier_score") else 4)
         stages.begin("similar rows")
-        points, _ = comparable_rows(estimator, estimator.encode(rows))
+        encoded = estimator.encode(rows)  # says what is odd about the table, once
+        quiet.enter_context(collect_warnings())
+        points, _ = comparable_rows(estimator, encoded)
         similar = nearest_rows(points, None, min(SIMILAR, len(numbers) - 1))[1]
         stages.begin("surprise of cells")
         _, atypical, cells = embed_with_uncertainty(estimator, rows, "atypical")

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 
 import varjepa
 from tests.audit.test_page import data_of
@@ -154,5 +155,7 @@ def test_command(model: VarTJEPA, tmp_path: Path, capsys: Captured) -> None:
 def test_wrong_input(model: VarTJEPA) -> None:
     with pytest.raises(InputError, match="fewer than two rows"):
         varjepa.explore(model, clusters().head(1))
+    with pytest.raises(NotFittedError):
+        varjepa.explore(VarTJEPA(), clusters())
     with pytest.raises(InputError, match="no column"):
         varjepa.explore(model, pd.DataFrame({"other": [1, 2, 3]}))

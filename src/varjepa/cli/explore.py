@@ -10,6 +10,7 @@ import typer
 from varjepa.cli import options
 from varjepa.cli.shell import console
 from varjepa.errors import InputError
+from varjepa.files import make_folder
 from varjepa.training.progress import progress
 
 
@@ -31,6 +32,7 @@ def explore(
     options.check_paths(out, overwrite, table, model=model)
     if out.is_dir():
         raise InputError(f"--out {out} is a folder")
+    make_folder(out.parent)
 
     from varjepa.estimators import VarTJEPA
     from varjepa.explore import explore as make

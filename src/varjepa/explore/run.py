@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
+from sklearn.utils.validation import check_is_fitted
 
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
@@ -73,6 +74,7 @@ def explore(
     near each other are similar; how far apart two groups are says little. It needs no labels.
     """
     estimator = model if isinstance(model, VarTJEPA) else VarTJEPA.load(os.fspath(model))
+    check_is_fitted(estimator)
     table = read_table(df)
     if table.num_rows < 2:
         raise InputError("the table has fewer than two rows; there is nothing to compare")
@@ -155,7 +157,7 @@ def _columns(
 ) -> list[ExploreColumn]:
     """Every column that can be shown, those that the model does not know included."""
     shown = [field.name for field in table.schema if is_supported(field.type)]
-    kinds = {column.name: column.kind for column in estimator.codec_.schema.columns}
+    kinds = {column.name: column.kind for column in estimator.codec_.schema.modelled}
     new = [name for name in shown if name not in kinds]
     if new:
         kinds |= {column.name: column.kind for column in describe_table(table.select(new)).columns}

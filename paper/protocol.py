@@ -182,7 +182,7 @@ def obtain_model(
     training = {
         "stamp": stamp,
         "seconds": round(before + seconds, 1),
-        "seconds_before": round(before, 1),  # of earlier runs, maybe on other machines
+        "seconds_before": round(before, 3),  # of earlier runs, maybe on other machines
         "best_epoch": estimator.best_epoch_,
         "epochs": len(estimator.history_),
         "sha256": data.sha256,

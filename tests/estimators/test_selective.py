@@ -47,8 +47,8 @@ from varjepa.metrics.selective import aurc
 
 @parametrize_with_checks(
     [
-        SelectiveClassifier(LogisticRegression(), coverage=0.8),
-        SelectiveClassifier(LogisticRegression(), target_risk=0.2),
+        SelectiveClassifier(LogisticRegression(), coverage=0.8, random_state=0),
+        SelectiveClassifier(LogisticRegression(), target_risk=0.2, random_state=0),
     ]
 )
 def test_scikit_learn_checks(

@@ -64,7 +64,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     monkeypatch.setattr(loading, "load_dataset", lambda name: noted.append(("load", name)))
     places = {"mnist": Whereabouts("not here")}
     monkeypatch.setattr(
-        loading, "locate_dataset", lambda name: places.get(name, Whereabouts("built in"))
+        loading, "locate_dataset", lambda name, *_: places.get(name, Whereabouts("built in"))
     )
     return noted
 

@@ -7,8 +7,8 @@
 3. Missing cells, unseen levels and rows without any cell raise no score. A row's score does not
    depend on the rows that come with it.
 4. A model folder gives the same scores to the last bit. It holds at most 2,048 rows and 131,072
-   cells, and nothing of columns that are not modelled. ``forget_rows`` leaves no row in it; then
-   the score is the surprise alone.
+   cells, and nothing of columns that are not modelled. ``forget_rows`` leaves no row in it, and
+   the card says none; then the score is the surprise alone.
 5. Kept rows of wrong shape or values are refused in one sentence.
 6. OutlierDetector is a scikit-learn outlier detector: its checks pass. ``contamination`` is the
    share of training rows it calls outliers. A frozen model is taken as it is.
@@ -175,6 +175,8 @@ def test_forgotten_rows_leave_no_trace(model: VarTJEPA, tmp_path: Path) -> None:
     forgetful.save(tmp_path / "without")
     config = json.loads((tmp_path / "without" / "config.json").read_bytes())
     assert config["neighbours"]["num"] == config["neighbours"]["cat"] == []
+    cards = [(tmp_path / name / "README.md").read_text() for name in ("model", "without")]
+    assert ["training rows, coded" in card for card in cards] == [True, False]
     loaded, rows = VarTJEPA.load(tmp_path / "without"), table(100, seed=1)
     np.testing.assert_array_equal(loaded.outlier_score(rows), forgetful.outlier_score(rows))
     assert list(loaded.outlier_parts(rows)) == ["atypical"]

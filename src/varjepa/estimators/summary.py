@@ -248,7 +248,7 @@ def _limits(estimator: TableEstimator) -> list[str]:
         "This page has no value of a single row. `codec.json` has: the smallest and the largest "
         "value of each number, and the names of all levels.",
     ]
-    if hasattr(estimator, "neighbours_"):
+    if len(getattr(estimator, "neighbours_", ())):
         lines.append("`config.json` holds training rows, coded, to compare new rows with.")
     if estimator._has_uncertainty:
         lines.append(

@@ -38,7 +38,7 @@ from tests.small import fit_small, small
 from varjepa import OutlierDetector, VarTJEPA
 from varjepa.errors import InputError
 from varjepa.estimators import neighbours
-from varjepa.estimators.neighbours import FLOOR, MAX_CELLS, Neighbours, Units, rows_to_keep
+from varjepa.estimators.neighbours import FLOOR, MAX_CELLS, MAX_ROWS, Neighbours, Units, rows_to_keep
 from varjepa.model_folder import ModelFileError
 from varjepa.tables.codec import EncodedTable
 
@@ -186,7 +186,7 @@ def test_forgotten_rows_leave_no_trace(model: VarTJEPA, tmp_path: Path) -> None:
 
 
 def test_few_rows_are_kept() -> None:
-    assert rows_to_keep(64) == 2048
+    assert rows_to_keep(1) == rows_to_keep(64) == MAX_ROWS == 2048
     assert rows_to_keep(784) * 784 <= MAX_CELLS
     assert rows_to_keep(10**6) == 1
     X = np.random.default_rng(0).normal(size=(2600, 2))
@@ -231,16 +231,17 @@ def test_hostile_rows_are_refused(
     assert "\n" not in str(refused.value)
 
 
-def test_too_many_rows_are_refused() -> None:
-    check = neighbours.neighbours_from_json(2, ())
+@pytest.mark.parametrize(("numeric", "most"), [(2, MAX_ROWS), (128, MAX_CELLS // 128)])
+def test_too_many_rows_are_refused(numeric: int, most: int) -> None:
+    check = neighbours.neighbours_from_json(numeric, ())
     scale = {"distance": [0.0, 1.0], "atypical": [0.0, 1.0]}
-    for count, is_fine in ((MAX_CELLS // 2, True), (MAX_CELLS // 2 + 1, False)):
-        value = {"num": [[0.0, 0.0]] * count, "cat": [[]] * count, "scale": scale}
-        if is_fine:
-            assert len(check(value, "here")) == count
-        else:
-            with pytest.raises(InputError, match="here must have at most 131072 cells"):
-                check(value, "here")
+
+    def rows(count: int) -> dict[str, Any]:
+        return {"num": [[0.0] * numeric] * count, "cat": [[]] * count, "scale": scale}
+
+    assert len(check(rows(most), "here")) == most
+    with pytest.raises(InputError, match=f"here must have at most {most} rows"):
+        check(rows(most + 1), "here")
 
 
 # --- 6

@@ -26,8 +26,8 @@ from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.tables.codec import EncodedTable
 from varjepa.tables.codec_json import StrictObject, integer, list_of, number
 
-MAX_CELLS = 1 << 17
-"""Cells of the rows that are kept, at most: a model folder holds them as text."""
+MAX_ROWS, MAX_CELLS = 2048, 1 << 17
+"""Rows that are kept, and their cells, at most: a model folder holds them as text."""
 
 SCALE_ROWS = 512
 """Training rows that say how the score's parts are distributed."""
@@ -110,7 +110,7 @@ class Neighbours:
 
 def rows_to_keep(features: int) -> int:
     """How many rows of so many features may be kept."""
-    return max(1, MAX_CELLS // max(1, features))
+    return min(MAX_ROWS, max(1, MAX_CELLS // max(1, features)))
 
 
 @torch.no_grad()
@@ -153,8 +153,9 @@ def neighbours_from_json(numeric: int, levels: tuple[int, ...]) -> Any:
         scale = StrictObject(found.take("scale", lambda scale, _: scale), f"{where}.scale")
         parts = scale.take_all(**dict.fromkeys(WEIGHTS, _mean_and_std))
         found.finish()
-        if len(num) > rows_to_keep(numeric + len(levels)):
-            raise InputError(f"{where} must have at most {MAX_CELLS} cells")
+        most = rows_to_keep(numeric + len(levels))
+        if len(num) > most:
+            raise InputError(f"{where} must have at most {most} rows")
         if ((cat < 0) | (cat > np.array(levels, dtype=np.int64))).any():
             raise InputError(f"{where}.cat has levels that the codec does not have")
         return Neighbours(num, cat, parts)

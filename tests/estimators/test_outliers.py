@@ -37,8 +37,16 @@ from tests.hostile.model_mutations import sign
 from tests.small import fit_small, small
 from varjepa import OutlierDetector, VarTJEPA
 from varjepa.errors import InputError
-from varjepa.estimators import neighbours
-from varjepa.estimators.neighbours import FLOOR, MAX_CELLS, MAX_ROWS, Neighbours, Units, rows_to_keep
+from varjepa.estimators import calibration
+from varjepa.estimators.calibration import (
+    FLOOR,
+    MAX_CELLS,
+    MAX_ROWS,
+    Neighbours,
+    Units,
+    neighbours_from_json,
+    rows_to_keep,
+)
 from varjepa.model_folder import ModelFileError
 from varjepa.tables.codec import EncodedTable
 
@@ -91,13 +99,13 @@ def test_distances_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
         (3, [16.0 + rare, 1.0 + rare, 16.0 + rare]),
         (4, [16.0 + rare, 1.0 + rare, 16.0 + rare]),  # fewer rows than asked for: the farthest
     ):
-        monkeypatch.setattr(neighbours, "NEIGHBOUR", place)
+        monkeypatch.setattr(calibration, "NEIGHBOUR", place)
         wanted = np.log(FLOOR + np.sqrt(squared))
         np.testing.assert_allclose(kept.log_distance(rows, units).numpy(), wanted, rtol=1e-5)
 
 
 def test_a_copy_of_a_training_row_is_near(model: VarTJEPA, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "NEIGHBOUR", 1)
+    monkeypatch.setattr(calibration, "NEIGHBOUR", 1)
     distance = model.outlier_parts(table())["distance"]
     # nine of ten rows are trained on and kept; kept numbers have five digits
     assert np.mean(distance < np.log(FLOOR + 1e-3)) == pytest.approx(0.9, abs=0.01)
@@ -233,7 +241,7 @@ def test_hostile_rows_are_refused(
 
 @pytest.mark.parametrize(("numeric", "most"), [(2, MAX_ROWS), (128, MAX_CELLS // 128)])
 def test_too_many_rows_are_refused(numeric: int, most: int) -> None:
-    check = neighbours.neighbours_from_json(numeric, ())
+    check = neighbours_from_json(numeric, ())
     scale = {"distance": [0.0, 1.0], "atypical": [0.0, 1.0]}
 
     def rows(count: int) -> dict[str, Any]:

@@ -23,13 +23,22 @@ from varjepa.environment import pick_device
 from varjepa.errors import InputError
 from varjepa.estimators.base import TableEstimator
 from varjepa.estimators.calibration import (
+    PART_WEIGHTS,
+    SCALE_ROWS,
     Clusters,
+    Neighbours,
+    Parts,
+    Units,
     calibrate_levels,
     clusters_from_json,
     clusters_to_json,
+    fill_rows,
     fit_clusters,
     level_for,
     levels_from_json,
+    neighbours_from_json,
+    neighbours_to_json,
+    rows_to_keep,
     score_memberships,
 )
 from varjepa.estimators.cells import (
@@ -45,17 +54,6 @@ from varjepa.estimators.frames import (
     like_input,
     to_arrow,
     with_all_columns,
-)
-from varjepa.estimators.neighbours import (
-    SCALE_ROWS,
-    WEIGHTS,
-    Neighbours,
-    Parts,
-    Units,
-    fill_rows,
-    neighbours_from_json,
-    neighbours_to_json,
-    rows_to_keep,
 )
 from varjepa.estimators.similar import comparable_rows, nearest_rows
 from varjepa.estimators.summary import SHOWN, html_table
@@ -717,7 +715,7 @@ class VarTJEPA(TableEstimator):
                 found["distance"] = kept.log_distance(fill_rows(model, block), units)
             return torch.stack([found[name] for name in names], dim=1)
 
-        names = [name for name in WEIGHTS if len(kept) or name != "distance"]
+        names = [name for name in PART_WEIGHTS if len(kept) or name != "distance"]
         return dict(zip(names, self._compute(rows, parts).T, strict=True))
 
     def by_column(

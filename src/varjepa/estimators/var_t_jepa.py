@@ -407,9 +407,9 @@ class VarTJEPA(TableEstimator):
     def forget_rows(self) -> Self:
         """Drop the training rows that the model keeps for :meth:`outlier_score`.
 
-        For models that leave the house: ``model.forget_rows().save(folder)``. What a folder holds
-        of the table beside them is what the codec needs: the levels of categories with their
-        counts, and quantiles and bins of numbers and dates.
+        For models that are given away: ``model.forget_rows().save(folder)``. The folder still
+        holds what the codec needs: the levels of categories with their counts, and quantiles and
+        bins of numbers and dates.
         """
         check_is_fitted(self)
         self.neighbours_ = self.neighbours_.without_rows()

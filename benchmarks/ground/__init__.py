@@ -1,1 +1,1 @@
-"""The proving ground: an estimator with its defaults beside peers, on many tables."""
+"""The proving ground: an estimator with its defaults compared with peers, on many tables."""

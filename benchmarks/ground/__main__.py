@@ -44,7 +44,7 @@ def measure_command(
     threads: Annotated[int, typer.Option(help="Threads of each process; 0: as they come.")] = 0,
     time_limit: Annotated[float, typer.Option(help="Seconds after which nothing starts.")] = 1e9,
 ) -> None:
-    """Measure the contender beside peers. Rows that are there are not computed again."""
+    """Measure the contender and its peers. Rows that are there are not computed again."""
     if context.invoked_subcommand is not None:
         return
     from benchmarks.ground.jobs import DEFAULT_JOBS, METHODS, Contender

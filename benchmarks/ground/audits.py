@@ -1,4 +1,4 @@
-"""Cells that are wrong: what an audit finds, beside peers that score every cell too."""
+"""Cells that are wrong: what an audit finds, and peers that score every cell too."""
 
 from __future__ import annotations
 

@@ -7,7 +7,10 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import pytest
 import torch
@@ -27,6 +30,12 @@ def test_versions_device_and_kernels(capsys: Captured) -> None:
     assert found["pyarrow"] == version("pyarrow")
     assert found["run_block"].startswith("yes") or "fused_block" in found
     assert "device" in found
+
+
+def test_all_dependencies_are_core_packages() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    needed = {re.split("[<>=]", one)[0] for one in project["dependencies"]}
+    assert {*doctor.PACKAGES, "torch"} == needed
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:

@@ -7,8 +7,8 @@
 3. Missing cells, unseen levels and rows without any cell raise no score. A row's score does not
    depend on the rows that come with it.
 4. A model folder gives the same scores to the last bit. It holds at most 2,048 rows and 131,072
-   cells, and nothing of columns that are not modelled. ``forget_rows`` leaves no row in it; then
-   the score is the surprise alone.
+   cells, and nothing of columns that are not modelled. ``forget_rows`` leaves no row in it, and
+   the card says none; then the score is the surprise alone.
 5. Kept rows of wrong shape or values are refused in one sentence.
 6. OutlierDetector is a scikit-learn outlier detector: its checks pass. ``contamination`` is the
    share of training rows it calls outliers. A frozen model is taken as it is.
@@ -37,8 +37,16 @@ from tests.hostile.model_mutations import sign
 from tests.small import fit_small, small
 from varjepa import OutlierDetector, VarTJEPA
 from varjepa.errors import InputError
-from varjepa.estimators import neighbours
-from varjepa.estimators.neighbours import FLOOR, MAX_CELLS, Neighbours, Units, rows_to_keep
+from varjepa.estimators import calibration
+from varjepa.estimators.calibration import (
+    FLOOR,
+    MAX_CELLS,
+    MAX_ROWS,
+    Neighbours,
+    Units,
+    neighbours_from_json,
+    rows_to_keep,
+)
 from varjepa.model_folder import ModelFileError
 from varjepa.tables.codec import EncodedTable
 
@@ -91,13 +99,13 @@ def test_distances_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
         (3, [16.0 + rare, 1.0 + rare, 16.0 + rare]),
         (4, [16.0 + rare, 1.0 + rare, 16.0 + rare]),  # fewer rows than asked for: the farthest
     ):
-        monkeypatch.setattr(neighbours, "NEIGHBOUR", place)
+        monkeypatch.setattr(calibration, "NEIGHBOUR", place)
         wanted = np.log(FLOOR + np.sqrt(squared))
         np.testing.assert_allclose(kept.log_distance(rows, units).numpy(), wanted, rtol=1e-5)
 
 
 def test_a_copy_of_a_training_row_is_near(model: VarTJEPA, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "NEIGHBOUR", 1)
+    monkeypatch.setattr(calibration, "NEIGHBOUR", 1)
     distance = model.outlier_parts(table())["distance"]
     # nine of ten rows are trained on and kept; kept numbers have five digits
     assert np.mean(distance < np.log(FLOOR + 1e-3)) == pytest.approx(0.9, abs=0.01)
@@ -175,6 +183,8 @@ def test_forgotten_rows_leave_no_trace(model: VarTJEPA, tmp_path: Path) -> None:
     forgetful.save(tmp_path / "without")
     config = json.loads((tmp_path / "without" / "config.json").read_bytes())
     assert config["neighbours"]["num"] == config["neighbours"]["cat"] == []
+    cards = [(tmp_path / name / "README.md").read_text() for name in ("model", "without")]
+    assert ["training rows, coded" in card for card in cards] == [True, False]
     loaded, rows = VarTJEPA.load(tmp_path / "without"), table(100, seed=1)
     np.testing.assert_array_equal(loaded.outlier_score(rows), forgetful.outlier_score(rows))
     assert list(loaded.outlier_parts(rows)) == ["atypical"]
@@ -184,7 +194,7 @@ def test_forgotten_rows_leave_no_trace(model: VarTJEPA, tmp_path: Path) -> None:
 
 
 def test_few_rows_are_kept() -> None:
-    assert rows_to_keep(64) == 2048
+    assert rows_to_keep(1) == rows_to_keep(64) == MAX_ROWS == 2048
     assert rows_to_keep(784) * 784 <= MAX_CELLS
     assert rows_to_keep(10**6) == 1
     X = np.random.default_rng(0).normal(size=(2600, 2))
@@ -229,16 +239,17 @@ def test_hostile_rows_are_refused(
     assert "\n" not in str(refused.value)
 
 
-def test_too_many_rows_are_refused() -> None:
-    check = neighbours.neighbours_from_json(2, ())
+@pytest.mark.parametrize(("numeric", "most"), [(2, MAX_ROWS), (128, MAX_CELLS // 128)])
+def test_too_many_rows_are_refused(numeric: int, most: int) -> None:
+    check = neighbours_from_json(numeric, ())
     scale = {"distance": [0.0, 1.0], "atypical": [0.0, 1.0]}
-    for count, is_fine in ((MAX_CELLS // 2, True), (MAX_CELLS // 2 + 1, False)):
-        value = {"num": [[0.0, 0.0]] * count, "cat": [[]] * count, "scale": scale}
-        if is_fine:
-            assert len(check(value, "here")) == count
-        else:
-            with pytest.raises(InputError, match="here must have at most 131072 cells"):
-                check(value, "here")
+
+    def rows(count: int) -> dict[str, Any]:
+        return {"num": [[0.0] * numeric] * count, "cat": [[]] * count, "scale": scale}
+
+    assert len(check(rows(most), "here")) == most
+    with pytest.raises(InputError, match=f"here must have at most {most} rows"):
+        check(rows(most + 1), "here")
 
 
 # --- 6

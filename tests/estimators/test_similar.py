@@ -1,7 +1,8 @@
 """Claims about similar rows.
 
 1. Two rows that differ in nothing have distance 0, are each other's nearest, and no row of a table
-   is its own neighbour; the same rows in another table do find themselves.
+   is its own neighbour; the same rows in another table do find themselves. Row numbers give what
+   all rows give, also where a row has many copies.
 2. Neighbours are exact and in order: the same as by all distances, computed by hand. All columns
    count alike whatever their unit, constant ones nothing; a table's rows have a mean squared
    distance of 1.
@@ -68,6 +69,22 @@ def test_twins_and_no_row_is_its_own_neighbour(model: VarTJEPA) -> None:
     pairs = zip(copies["query"], copies["row"], strict=True)
     assert all(q == r or {q, r} == twins for q, r in pairs)
     assert copies["distance"].max() < 1e-3
+
+
+def test_row_numbers_give_what_all_rows_give(model: VarTJEPA) -> None:
+    X = clusters()
+    every = model.similar(X, k=59)
+    for numbers in ([57, 0, 57], range(3), np.array([59])):
+        found = model.similar(X, numbers, k=59)
+        assert found["query"].tolist() == np.repeat(list(numbers), 59).tolist()
+        wanted = pd.concat([every[every["query"] == i] for i in numbers])
+        np.testing.assert_allclose(found["distance"], wanted["distance"], atol=1e-5)
+        assert (found["query"] != found["row"]).all()
+        assert (found.groupby("query")["row"].nunique() == 59).all()
+    same = pd.concat([X.head(1)] * 9, ignore_index=True)
+    found = model.similar(same, list(range(9)), k=2)
+    assert (found["query"] != found["row"]).all()
+    assert len(found) == 18
 
 
 def test_neighbours_are_exact() -> None:
@@ -140,6 +157,9 @@ def test_wrong_input(model: VarTJEPA) -> None:
         model.similar(X, k=0)
     with pytest.raises(InputError, match="no rows"):
         model.similar(X, X.head(0))
+    for numbers in ([], [60], [-1, 3]):
+        with pytest.raises(InputError, match="row numbers of X from 0 to 59"):
+            model.similar(X, numbers)
     with pytest.raises(InputError, match="colour"):
         model.similar(X, X.head(2).drop(columns="colour"))
 
@@ -161,6 +181,7 @@ def test_command(model: VarTJEPA, tmp_path: Path, capsys: Captured) -> None:
     assert sorted(one["row"]) == [i for i in range(60) if i != 57]
     assert (one["query"] == 57).all()
     assert one["row"][0] == 59
+    np.testing.assert_allclose(one["distance"], model.similar(X, [57], k=59)["distance"])
     query = tmp_path / "query.parquet"
     assert run("similar", folder, table, "--query", query, "-k", 1, "--out", out) == 0
     assert "'id'" in capsys.readouterr().err  # not known to the model

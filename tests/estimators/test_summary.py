@@ -8,6 +8,7 @@
 4. A README.md that varjepa did not write is left as it is, with a warning.
 5. A fitted model shows columns, curves and quality in a notebook, an embedding its features; text
    stays as it was, and an estimator that is not fitted shows scikit-learn's diagram.
+6. A sentence says whether the fit is good and whether a longer one would help.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.estimators.test_similar import SMALL
 from tests.report.test_page import HOSTILE
 from tests.small import small
 from varjepa import TJEPA, VarTJEPA
-from varjepa.estimators.summary import MARK, curve_svg, model_card, model_html
+from varjepa.estimators.summary import MARK, curve_svg, describe_training, model_card, model_html
 
 BAD = "a|b\n| c |\n# e <script>x</script> [f](https://g) *i* \u202e"
 
@@ -183,3 +184,39 @@ def test_curves() -> None:
     for name in HOSTILE:
         named = [{"epoch": e, name: float(e)} for e in (1, 2)]
         assert Tags(curve_svg(name, named, 1)).tags.count("svg") == 1
+
+
+# --- 6
+
+GOOD = "good: every column leaves a trace"
+
+
+@pytest.mark.parametrize(
+    ("scores", "says"),
+    [
+        ([-5.0, -3.0, -2.0, -1.0], "still improving when training ended: raise the epochs"),
+        ([-5.0, -1.0], "still improving"),
+        ([-5.0, -1.02, -1.01, -1.0, -1.0], "has levelled off"),
+        ([0.80, 0.81, 0.8, 0.811], "has levelled off"),
+        ([-5.0, -1.0, -1.1, -1.1, -1.2], "no longer improved: longer training will not help"),
+        ([-5.0], "too few validations"),
+        ([], "too few validations"),
+    ],
+)
+def test_the_closing_sentence(scores: list[float], says: str) -> None:
+    history = [{"epoch": 2 * i, "loss": 1.0, "score": s} for i, s in enumerate(scores)]
+    history += [{"epoch": 99, "loss": 1.0}, {"epoch": 100, "loss": 1.0, "score": None}]
+    told = describe_training(history, "score", 3, collapsed=False)
+    assert told.startswith(GOOD)
+    assert says in told
+
+
+def test_the_closing_sentence_of_a_bad_fit() -> None:
+    history = [{"epoch": 1, "loss": 1.0, "score": 1.0}]
+    told = describe_training(history, "score", 3, collapsed=True)
+    assert told.startswith("not good: the latents have collapsed")
+    silent = [f"c{i}" for i in range(7)]
+    told = describe_training(history, "score", 3, False, silent)
+    assert told.startswith(
+        "fair: these columns leave no trace in the embedding: c0, c1, c2, c3, c4 …;"
+    )

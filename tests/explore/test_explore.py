@@ -2,8 +2,8 @@
 
 1. The page holds the table as it is: texts, numbers and dates of every column, those that the model
    does not know included; missing cells are missing. Surprises are of the model's columns only.
-2. Uncertainty, outlier score (of an estimator that has one) and similar rows are those of the
-   model. Rows that are near each other on the map are similar; the same seed draws the same map.
+2. Uncertainty, outlier score, surprises and similar rows are those of the model. Rows
+   that are near each other on the map are similar; the same seed draws the same map.
 3. Of many rows some are drawn, in order, by the seed, and the page says so.
 4. Tables of two rows, of equal rows, and of arrays work; a notebook shows the page in a frame.
 5. The command writes the page; what is wrong is refused in one sentence, and nothing is written.
@@ -51,7 +51,7 @@ def test_the_page_holds_the_table(data: ExploreData) -> None:
     by_name = {column.name: column for column in data.columns}
     assert list(by_name) == list(frame.columns)
     kinds = " ".join(column.kind for column in data.columns)
-    assert kinds.startswith("number number category date category")
+    assert kinds.startswith("numeric numeric categorical datetime categorical")
     assert by_name["colour"].values == tuple(frame["colour"])
     assert by_name["label"].values == tuple(frame["label"])
     sizes = by_name["size"].numbers
@@ -72,18 +72,21 @@ def test_the_page_holds_the_table(data: ExploreData) -> None:
 
 
 def test_measures_and_similar_rows_are_those_of_the_model(
-    data: ExploreData,
-    model: VarTJEPA,
-    monkeypatch: pytest.MonkeyPatch,
+    data: ExploreData, model: VarTJEPA
 ) -> None:
     known = table()[clusters().columns]
     measures = dict(data.measures)
     np.testing.assert_allclose(measures["uncertainty"], model.uncertainty(known), rtol=1e-5)
     near = model.similar(known)["row"].to_numpy().reshape(60, 5)
     assert data.similar == tuple(map(tuple, near.tolist()))
-    monkeypatch.setattr(VarTJEPA, "outlier_score", lambda self, X: np.arange(60.0), raising=False)
+    np.testing.assert_allclose(measures["outlier score"], model.outlier_score(known), rtol=1e-5)
+    cells = model.cell_uncertainty(known, "atypical")
+    shades = {column.name: column.surprises for column in data.columns}
+    for name in ("size", "colour", "seen"):
+        wanted = np.clip(cells[name] / explore_module.FULL_COLOUR, 0.0, 1.0)
+        found = np.array(shades[name], dtype=float)
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, equal_nan=True)
     again = varjepa.explore(model, table())
-    assert dict(again.measures)["outlier score"] == tuple(np.arange(60.0))
     assert (again.x, again.y) == (data.x, data.y)
     places = np.column_stack([data.x, data.y])
     apart = np.linalg.norm(places[:, None] - places[None], axis=-1)

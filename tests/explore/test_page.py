@@ -36,7 +36,7 @@ def example(rows: int = 300, extra: int = 0) -> ExploreData:
     prices: list[float | None] = [float(p) for p in price]
     prices[3] = None
     surprises = rng.uniform(size=rows)
-    numbers = [ExploreColumn(f"noise {i}", "number", *_numbers(v)) for i, v in enumerate(noise)]
+    numbers = [ExploreColumn(f"noise {i}", "numeric", *_numbers(v)) for i, v in enumerate(noise)]
     return ExploreData(
         title="Houses",
         facts=(("rows", f"{rows:,}"),),
@@ -45,18 +45,18 @@ def example(rows: int = 300, extra: int = 0) -> ExploreData:
         y=tuple(float(v) for v in y),
         columns=(
             ExploreColumn(
-                "colour", "category", tuple("blue" if s else "red" for s in side), None, None
+                "colour", "categorical", tuple("blue" if s else "red" for s in side), None, None
             ),
             ExploreColumn(
                 "price",
-                "number",
+                "numeric",
                 tuple(None if p is None else f"{p:.2f}" for p in prices),
                 tuple(prices),
                 tuple(float(s) for s in surprises),
             ),
             ExploreColumn(
                 "built",
-                "date",
+                "datetime",
                 tuple(f"20{10 + i % 10}-01-15" for i in range(rows)),
                 tuple(float(i % 10) for i in range(rows)),
                 None,

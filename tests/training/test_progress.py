@@ -6,7 +6,6 @@
    on one line.
 3. A log gets a line now and then: about 20 for a training of any length, none for one of less than
    10 s. A resumed training knows its time left too.
-4. The closing sentence says whether the fit is good and whether a longer one would help.
 """
 
 from __future__ import annotations
@@ -118,37 +117,3 @@ def test_lines_say_where_a_training_stands() -> None:
     resumed = lines_of(100, 1.0, first=90)
     assert len(resumed) == 1
     assert resumed[0].endswith(" 0 s left")
-
-
-GOOD = "good: every column leaves a trace"
-
-
-@pytest.mark.parametrize(
-    ("scores", "says"),
-    [
-        ([-5.0, -3.0, -2.0, -1.0], "still improving when training ended: raise the epochs"),
-        ([-5.0, -1.0], "still improving"),
-        ([-5.0, -1.02, -1.01, -1.0, -1.0], "has levelled off"),
-        ([0.80, 0.81, 0.8, 0.811], "has levelled off"),
-        ([-5.0, -1.0, -1.1, -1.1, -1.2], "no longer improved: longer training will not help"),
-        ([-5.0], "too few validations"),
-        ([], "too few validations"),
-    ],
-)
-def test_the_closing_sentence(scores: list[float], says: str) -> None:
-    history = [{"epoch": 2 * i, "loss": 1.0, "score": s} for i, s in enumerate(scores)]
-    history += [{"epoch": 99, "loss": 1.0}, {"epoch": 100, "loss": 1.0, "score": None}]
-    told = progress.describe_training(history, "score", 3, collapsed=False)
-    assert told.startswith(GOOD)
-    assert says in told
-
-
-def test_the_closing_sentence_of_a_bad_fit() -> None:
-    history = [{"epoch": 1, "loss": 1.0, "score": 1.0}]
-    told = progress.describe_training(history, "score", 3, collapsed=True)
-    assert told.startswith("not good: the latents have collapsed")
-    silent = [f"c{i}" for i in range(7)]
-    told = progress.describe_training(history, "score", 3, False, silent)
-    assert told.startswith(
-        "fair: these columns leave no trace in the embedding: c0, c1, c2, c3, c4 …;"
-    )

@@ -37,6 +37,7 @@ def describe(
 def describe_model(folder: Path) -> list[str]:
     """Its columns as they were in training, and how the training went."""
     from varjepa.estimators import TJEPA, VarTJEPA
+    from varjepa.estimators.summary import training_words
     from varjepa.model_folder import open_model
 
     with open_model(folder) as saved:
@@ -45,19 +46,8 @@ def describe_model(folder: Path) -> list[str]:
     return [
         *model.describe().lines(),
         f"{name}: epoch {model.best_epoch_} of {len(model.history_)} was selected",
-        f"fit: {describe_fit(model)}",
+        f"fit: {training_words(model)}",
     ]
-
-
-def describe_fit(model: Any) -> str:
-    """Whether a fitted model is good, in words."""
-    from varjepa.training.progress import describe_training
-
-    collapse, patience = model.collapse_, model.settings("training").patience
-    silent = [model.codec_.features[j].name for j in collapse.silent_features]
-    return describe_training(
-        model.history_, model.selected_by_, patience, collapse.collapsed, silent
-    )
 
 
 def describe_source(source: str, kinds: dict[str, Any]) -> list[str]:

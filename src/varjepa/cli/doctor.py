@@ -6,7 +6,11 @@ from importlib.metadata import PackageNotFoundError, version
 
 from varjepa.cli.shell import console
 
-PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "narwhals", "safetensors", "typer", "rich")
+PACKAGES = (
+    "numpy", "scipy", "scikit-learn", "pyarrow", "narwhals", "safetensors", "rapidfuzz", "filelock",
+    "typer", "rich",
+)  # fmt: skip
+"""The core packages but torch, which has a line of its own."""
 
 NEEDS = (
     ("charts in reports", ("matplotlib", "jinja2"), '"varjepa[report]"'),

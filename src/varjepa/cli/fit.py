@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from varjepa.cli import options
-from varjepa.cli.describe import describe_fit
 from varjepa.cli.shell import console, is_main_process, one_of
 from varjepa.errors import InputError, Interrupted
 from varjepa.training.progress import in_words, show_lines
@@ -75,6 +74,7 @@ def fit(
 
     from varjepa.environment import pick_device
     from varjepa.estimators import VarTJEPA
+    from varjepa.estimators.summary import training_words
     from varjepa.files import remove_temporaries
     from varjepa.settings import Run, Training
     from varjepa.tables import TableFiles
@@ -118,7 +118,7 @@ def fit(
     count = rows.rows if isinstance(rows, TableFiles) else rows.num_rows
     console.print(
         f"{count:,} rows, {model.n_features_in_} columns, "
-        f"{in_words(time.perf_counter() - start)}; model in {out}\nfit: {describe_fit(model)}",
+        f"{in_words(time.perf_counter() - start)}; model in {out}\nfit: {training_words(model)}",
         soft_wrap=True,
     )
 

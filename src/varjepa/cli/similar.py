@@ -39,23 +39,14 @@ def similar(
     if query is not None:
         options.check_paths(out, overwrite, query)
 
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     estimator = options.load_model(model, device, out)
     rows, kept = options.split_kept(options.read_rows(table), keep, estimator)
-    if row is None:
-        asked = None
-        if query is not None and not query.samefile(table):
-            asked = options.read_rows(query)
-        found = estimator.similar(rows, asked, k)
-    elif row < rows.num_rows:
-        others = pa.concat_tables([rows.slice(0, row), rows.slice(row + 1)])
-        found = estimator.similar(others, rows.slice(row, 1), k)
-        number = pc.add(found["row"], pc.cast(pc.greater_equal(found["row"], row), pa.int64()))
-        found = found.set_column(0, "query", pa.array([row] * k)).set_column(2, "row", number)
-    else:
+    if row is not None and row >= rows.num_rows:
         raise InputError(f"--row {row}: {table} has rows 0 to {rows.num_rows - 1}")
+    asked = None if row is None else [row]
+    if query is not None and not query.samefile(table):
+        asked = options.read_rows(query)
+    found = estimator.similar(rows, asked, k)
     for name in kept.column_names:
         if name in found.column_names:
             raise InputError(f"--keep {name!r}: the output has a column of this name")

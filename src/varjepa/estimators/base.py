@@ -396,8 +396,8 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         """Write a model folder: config.json, codec.json, model.safetensors, manifest.json.
 
         And README.md, a card for people, which :meth:`load` does not read.
-        The folder of a ``VarTJEPA`` holds up to 2,048 training rows, which its readers can read,
-        unless ``forget_rows`` was called before.
+        The folder of a ``VarTJEPA`` holds up to 2,048 training rows, readable for anyone who has
+        the folder, unless ``forget_rows`` was called before.
         """
         check_is_fitted(self)
         save_model(Path(folder), to_saved(self))

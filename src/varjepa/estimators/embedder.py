@@ -60,7 +60,7 @@ class Embedder:
     """auto, cpu or cuda."""
 
     uncertainty: Kind | Question = DEFAULT_KIND
-    """Which one; "posterior", the paper's, costs nothing beside the embedding itself."""
+    """Which one; "posterior", the paper's, needs no pass but that of the embedding."""
 
     aggregate: Aggregate | None = None
     """Over a row's values, as in ``VarTJEPA.uncertainty``; None: the kind's usual one."""

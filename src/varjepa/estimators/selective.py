@@ -371,15 +371,14 @@ def risk_advice(
         return f"There are {rows} calibration rows; at least {needed} are needed."
     enough = rows_that_would_do(errors, uncertainty, target_risk, confidence)
     reachable = reachable_risk(errors, uncertainty, confidence, others)
-    parts = [
-        f"more rows would not help, since no part of the {rows} calibration rows has a lower one"
+    advice = (
+        f"More rows would not help: no part of the {rows} calibration rows has a lower error rate."
         if enough is None
-        else f"about {enough} calibration rows would be needed, there are {rows}"
-    ]
+        else f"About {enough} calibration rows would be needed, there are {rows}."
+    )
     if reachable is not None:
-        parts.append(f"target_risk={reachable:.2g} can be reached with these")
-    text = "; ".join(parts)
-    return f"{text[0].upper()}{text[1:]}."
+        advice += f" With these, target_risk={reachable:.2g} can be reached."
+    return advice
 
 
 def _percent(share: float) -> str:
@@ -439,8 +438,9 @@ class SelectiveClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     Attributes:
         estimator_: the fitted classifier.
-        latent_, combined_: the fitted ``VarTJEPA`` and its scores' weights beside the confidence,
-            where ``abstain_by`` is one; else None.
+        latent_, combined_: where ``abstain_by`` is a ``VarTJEPA``, the fitted one, and how its
+            scores count: ``combined_.chosen`` is "linear" where they are added to the confidence,
+            "confidence" where that stays alone. Else None.
         threshold_: rows with an uncertainty at or below it are answered.
         calibration_: the threshold with the numbers of calibration rows and of accepted ones.
         calibration_risk_: error rate of the accepted calibration rows; NaN if there are none.

@@ -1,13 +1,11 @@
-"""Which rows of a table are most similar to a row: three views of it, and exact neighbours.
+"""Which rows of a table are most similar to a row: its nearest ones by three views of each row.
 
-The views of a row:
+- values: numbers, and categories one-hot; a missing cell has its expectation,
+- expectations: the mean or the probabilities of each cell, given the other cells of the row,
+- latents: the posterior means of all features.
 
-- its values: numbers, and categories one-hot; a missing cell has its expectation,
-- what is expected of each of them given the row's other columns: means and probabilities,
-- its latents: the posterior means of all features.
-
-Expectations count what columns say together and leave out what a cell says alone, so a column that
-the others do not predict counts nothing there. No label is used.
+A cell's expectation does not depend on the cell itself. A column that the others do not predict has
+nearly the same expectation in all rows, and so hardly counts in the second view. No label is used.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from varjepa.errors import InputError
 from varjepa.models.cells import expected_cells
 from varjepa.models.inference import embed_rows
 from varjepa.models.var_t_jepa import VarTJepa
@@ -94,10 +93,29 @@ def _inverse(variance: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def nearest_rows(
-    views: NDArray[np.float32], query: NDArray[np.float32] | None, k: int
+    views: NDArray[np.float32], query: NDArray[np.float32] | NDArray[np.int64] | None, k: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Distances and numbers of the k nearest rows, the nearest first.  # (queries, k) each
 
-    ``query`` None: of the rows themselves, each compared with the others only.
+    ``query``: points, or numbers of the rows themselves, which are compared with the others only.
+    None: all of these.
     """
-    return NearestNeighbors(n_neighbors=k, algorithm="brute").fit(views).kneighbors(query)
+    search = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(views)
+    if query is None or query.dtype.kind != "i":
+        return search.kneighbors(query)
+    distances, rows = search.kneighbors(views[query], k + 1)
+    is_other = rows != query[:, None]
+    is_other[is_other.all(1), -1] = False  # a row with more than k copies may not find itself
+    return distances[is_other].reshape(-1, k), rows[is_other].reshape(-1, k)
+
+
+def row_numbers(query: Any, rows: int) -> NDArray[np.int64] | None:
+    """Row numbers of a table, checked; None for what is a table itself."""
+    if not isinstance(query, range | list | np.ndarray):
+        return None
+    numbers = np.asarray(query)
+    if numbers.ndim != 1 or (len(numbers) and numbers.dtype.kind not in "iu"):
+        return None
+    if not len(numbers) or numbers.min() < 0 or numbers.max() >= rows:
+        raise InputError(f"query must be a table, or row numbers of X from 0 to {rows - 1}")
+    return numbers.astype(np.int64)

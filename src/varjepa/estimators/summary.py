@@ -25,7 +25,6 @@ from varjepa.settings import expand
 from varjepa.tables.columns import VALUE, CategoricalFeature, Column, NumericFeature
 from varjepa.tables.messages import shortened
 from varjepa.tables.values import ELAPSED
-from varjepa.training.progress import describe_training
 
 if TYPE_CHECKING:
     from varjepa.estimators.base import TableEstimator
@@ -134,6 +133,10 @@ def printable(text: str) -> str:
 
 # --- training
 
+LEVEL_OFF = (0.05, 0.002)
+"""The last quarter of a training has levelled off if it gained less than this share of the whole
+gain, or of the score itself."""
+
 
 def changed_settings(estimator: TableEstimator) -> dict[str, Any]:
     """Parameters that are not the defaults, nested ones as ``training__epochs``."""
@@ -157,6 +160,41 @@ def training_words(estimator: TableEstimator) -> str:
         collapse.collapsed,
         [features[j].name for j in collapse.silent_features],
     )
+
+
+def describe_training(
+    history: Sequence[dict[str, Any]],
+    score_name: str,
+    patience: int,
+    collapsed: bool,
+    silent_columns: Sequence[str] = (),
+) -> str:
+    """Whether a training went well, and whether a longer one would help.
+
+    ``silent_columns``: columns that vary and leave no trace in the embedding.
+    """
+    if collapsed:
+        return "not good: the latents have collapsed, so that all rows look alike to the model"
+    start = "good: every column leaves a trace in the embedding"
+    if silent_columns:
+        names = ", ".join(silent_columns[:5]) + (" …" if len(silent_columns) > 5 else "")
+        start = f"fair: these columns leave no trace in the embedding: {names}"
+    scores = [r[score_name] for r in history if r.get(score_name) is not None]
+    return f"{start}; {_would_longer_help(scores, patience)}"
+
+
+def _would_longer_help(scores: Sequence[float], patience: int) -> str:
+    """From the validation scores of a training, in order; higher is better."""
+    if len(scores) < 2:
+        return "too few validations to tell whether longer training would help"
+    best = max(range(len(scores)), key=scores.__getitem__)
+    if len(scores) - 1 - best >= patience:
+        return "the validation score no longer improved: longer training will not help"
+    before = max(scores[: -max(1, len(scores) // 4)])
+    least = max(LEVEL_OFF[0] * (scores[best] - scores[0]), LEVEL_OFF[1] * abs(scores[best]))
+    if scores[best] - before > least:
+        return "the validation score was still improving when training ended: raise the epochs"
+    return "the validation score has levelled off: longer training would hardly help"
 
 
 def validation_score(estimator: TableEstimator) -> float | None:
@@ -248,7 +286,7 @@ def _limits(estimator: TableEstimator) -> list[str]:
         "This page has no value of a single row. `codec.json` has: the smallest and the largest "
         "value of each number, and the names of all levels.",
     ]
-    if hasattr(estimator, "neighbours_"):
+    if len(getattr(estimator, "neighbours_", ())):
         lines.append("`config.json` holds training rows, coded, to compare new rows with.")
     if estimator._has_uncertainty:
         lines.append(

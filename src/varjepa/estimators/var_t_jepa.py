@@ -23,13 +23,22 @@ from varjepa.environment import pick_device
 from varjepa.errors import InputError
 from varjepa.estimators.base import TableEstimator
 from varjepa.estimators.calibration import (
+    PART_WEIGHTS,
+    SCALE_ROWS,
     Clusters,
+    Neighbours,
+    Parts,
+    Units,
     calibrate_levels,
     clusters_from_json,
     clusters_to_json,
+    fill_rows,
     fit_clusters,
     level_for,
     levels_from_json,
+    neighbours_from_json,
+    neighbours_to_json,
+    rows_to_keep,
     score_memberships,
 )
 from varjepa.estimators.cells import (
@@ -46,18 +55,7 @@ from varjepa.estimators.frames import (
     to_arrow,
     with_all_columns,
 )
-from varjepa.estimators.neighbours import (
-    SCALE_ROWS,
-    WEIGHTS,
-    Neighbours,
-    Parts,
-    Units,
-    fill_rows,
-    neighbours_from_json,
-    neighbours_to_json,
-    rows_to_keep,
-)
-from varjepa.estimators.similar import comparable_rows, nearest_rows
+from varjepa.estimators.similar import comparable_rows, nearest_rows, row_numbers
 from varjepa.estimators.summary import SHOWN, html_table
 from varjepa.models.cells import (
     MAX_PASSES,
@@ -409,9 +407,9 @@ class VarTJEPA(TableEstimator):
     def forget_rows(self) -> Self:
         """Drop the training rows that the model keeps for :meth:`outlier_score`.
 
-        For models that leave the house: ``model.forget_rows().save(folder)``. What a folder holds
-        of the table beside them is what the codec needs: the levels of categories with their
-        counts, and quantiles and bins of numbers and dates.
+        For models that are given away: ``model.forget_rows().save(folder)``. The folder still
+        holds what the codec needs: the levels of categories with their counts, and quantiles and
+        bins of numbers and dates.
         """
         check_is_fitted(self)
         self.neighbours_ = self.neighbours_.without_rows()
@@ -448,9 +446,10 @@ class VarTJEPA(TableEstimator):
 
         Args:
             X: the table that is searched.
-            query: rows to find similar ones for. None, or X itself: every row of X; a row is then
-                compared with the others and is never its own neighbour. A copy of a row of X in
-                another table does find that row, at distance 0.
+            query: rows to find similar ones for: a table, or row numbers of X, as a list, a range
+                or an array. None, or X itself: every row of X. A row of X is compared with the
+                others and is never its own neighbour. A copy of it in another table does find it,
+                at distance 0.
             k: how many.
 
         Returns:
@@ -463,13 +462,15 @@ class VarTJEPA(TableEstimator):
         alike. Two rows of X have a squared distance of 1 on average. The search is exact.
         """
         at_least_one("k", k)
-        rows, is_own = self.encode(X), query is None or query is X
+        rows = self.encode(X)
+        numbers = None if query is X else row_numbers(query, len(rows))
+        is_own = query is None or query is X or numbers is not None
         if k > len(rows) - is_own:
             have = f"{len(rows) - is_own} other" if is_own else f"{len(rows)}"
             raise InputError(f"k is {k}, but each row has only {have} rows to be compared with")
         found, asked = comparable_rows(self, rows, None if is_own else self.encode(query))
-        distances, neighbours = nearest_rows(found, asked, k)
-        numbers = np.arange(len(neighbours))
+        distances, neighbours = nearest_rows(found, asked if numbers is None else numbers, k)
+        numbers = np.arange(len(neighbours)) if numbers is None else numbers
         by_name = {
             "query": numbers.repeat(k),
             "rank": np.tile(np.arange(1, k + 1), len(numbers)),
@@ -717,7 +718,7 @@ class VarTJEPA(TableEstimator):
                 found["distance"] = kept.log_distance(fill_rows(model, block), units)
             return torch.stack([found[name] for name in names], dim=1)
 
-        names = [name for name in WEIGHTS if len(kept) or name != "distance"]
+        names = [name for name in PART_WEIGHTS if len(kept) or name != "distance"]
         return dict(zip(names, self._compute(rows, parts).T, strict=True))
 
     def by_column(

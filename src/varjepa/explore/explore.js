@@ -127,7 +127,7 @@ function colourBy(colouring) {
     const [low, high] = rows.length ? [colouring.numbers[end(0.02)], colouring.numbers[end(0.98)]] : [0, 1];
     const step = (v) => Math.min(Math.max(Math.floor(((v - low) / (high - low || 1)) * ramp.length), 0), ramp.length - 1);
     state.colours = colouring.numbers.map((v) => (v === null ? OTHER : ramp[step(v)]));
-    const word = (share) => (rows.length ? (colouring.kind === "date" ? text(colouring.read(end(share))) : number(colouring.numbers[end(share)])) : "–");
+    const word = (share) => (rows.length ? (colouring.kind === "datetime" ? text(colouring.read(end(share))) : number(colouring.numbers[end(share)])) : "–");
     const bar = el("i", {});
     bar.style.background = `linear-gradient(to right, ${ramp.join(", ")})`;
     byId("legend").replaceChildren(name, el("div", { class: "scale" }, word(0.02), bar, word(0.98)));
@@ -208,8 +208,8 @@ function openGroup(isMember) {
 function aboutDifference({ column, bins, shares, difference, means }) {
   const head = el("div", { class: "line" }, text(column.name, { class: "name" }), el("span", {}, `difference ${difference.toFixed(2)}`));
   if (column.numbers) {
-    const note = column.kind === "date" ? null : el("div", { class: "line" }, el("span", {}, `mean ${number(means[0])}`), el("span", {}, `others ${number(means[1])}`));
-    return el("div", { class: "difference" }, head, note, pairedBars(shares, bins, column.kind !== "date"));
+    const note = column.kind === "datetime" ? null : el("div", { class: "line" }, el("span", {}, `mean ${number(means[0])}`), el("span", {}, `others ${number(means[1])}`));
+    return el("div", { class: "difference" }, head, note, pairedBars(shares, bins, column.kind !== "datetime"));
   }
   const order = [...shares[0].keys()].sort((a, b) => Math.abs(shares[0][b] - shares[1][b]) - Math.abs(shares[0][a] - shares[1][a])).slice(0, 4);
   const bar = (share, name) => {

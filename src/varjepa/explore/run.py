@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
-from varjepa.estimators.embedder import embed_with_uncertainty
 from varjepa.estimators.similar import comparable_rows, nearest_rows
 from varjepa.explore.page import write_page
 from varjepa.explore.page_data import ExploreColumn, ExploreData
@@ -39,8 +38,6 @@ STEPS = 500
 
 FULL_COLOUR = 4.0
 """How unlikely a cell is at the strongest colour: −log p in units of its column's entropy."""
-
-KINDS = {"numeric": "number", "categorical": "category", "datetime": "date"}
 
 OnStage = Callable[[int, int, str], None]
 """Told what is done next: its number, how many there are, and its name."""
@@ -90,25 +87,22 @@ def explore(
     with warnings.catch_warnings(), ExitStack() as quiet:
         if not by_name:  # the user knows: that is how the model was fitted
             warnings.filterwarnings("ignore", "X has feature names", UserWarning)
-        stages = _Stages(on_stage, 5 if hasattr(estimator, "outlier_score") else 4)
+        stages = _Stages(on_stage)
         stages.begin("similar rows")
         encoded = estimator.encode(rows)  # says what is odd about the table, once
         quiet.enter_context(collect_warnings())
         points, _ = comparable_rows(estimator, encoded)
         similar = nearest_rows(points, None, min(SIMILAR, len(numbers) - 1))[1]
         stages.begin("surprise of cells")
-        _, atypical, cells = embed_with_uncertainty(estimator, rows, "atypical")
+        cells = estimator.cell_uncertainty(rows, "atypical").columns
         stages.begin("uncertainty")
         measures = {"uncertainty": estimator.uncertainty(rows)}
-        if hasattr(estimator, "outlier_score"):
-            stages.begin("outlier score")
-            measures["outlier score"] = estimator.outlier_score(rows)
-        else:
-            measures["atypical"] = atypical
+        stages.begin("outlier score")
+        measures["outlier score"] = estimator.outlier_score(rows)
         stages.begin("map")
         x, y = draw_map(points, random_state).T
-    heat = np.clip(cells / FULL_COLOUR, 0.0, 1.0).T
-    surprises = dict(zip(names if by_name else table.column_names, heat, strict=True))
+    heat = [np.clip(column.to_numpy() / FULL_COLOUR, 0.0, 1.0) for column in cells]
+    surprises = dict(zip(rows.column_names, heat, strict=True))
     data = ExploreData(
         title=title,
         facts=(
@@ -129,8 +123,10 @@ def explore(
 
 
 class _Stages:
-    def __init__(self, on_stage: OnStage, count: int) -> None:
-        self.on_stage, self.count, self.number = on_stage, count, 0
+    count = 5
+
+    def __init__(self, on_stage: OnStage) -> None:
+        self.on_stage, self.number = on_stage, 0
 
     def begin(self, name: str) -> None:
         self.on_stage(self.number, self.count, name)
@@ -173,7 +169,7 @@ def _columns(
         texts = tuple(as_text(table[name]).to_pylist())
         has_heat = heat is not None and not np.isnan(heat).all()
         shades = _optional(heat, ~np.isnan(heat)) if heat is not None and has_heat else None
-        found.append(ExploreColumn(name, KINDS[kinds[name]], texts, numbers, shades))
+        found.append(ExploreColumn(name, kinds[name], texts, numbers, shades))
     return found
 
 

@@ -26,7 +26,8 @@ from sklearn.linear_model import LogisticRegression
 from varjepa.metrics.selective import aurc
 
 Floats = NDArray[np.float64]
-Candidate = int | Literal["linear", "quadratic"]  # a part alone, by its column, or a regression
+Candidate = int | Literal["confidence", "linear", "quadratic"]
+"""A part alone, by its column or as the last one, or a regression."""
 
 FOLDS = 10
 
@@ -36,7 +37,7 @@ class CombinedScore:
     """A fitted combination: call it with the parts of new rows."""
 
     chosen: Candidate
-    """column of the part that stays alone, or the regression's form"""
+    """column of the part that stays alone, "confidence" for the last, or the regression's form"""
     parts: int
     knots: tuple[tuple[Floats, Floats], ...]
     """per part: distinct validation values and their normal scores"""
@@ -51,6 +52,8 @@ class CombinedScore:
         values = _columns(scores)
         if values.shape[1] != self.parts:
             raise ValueError(f"expected {self.parts} scores per row, not {values.shape[1]}")
+        if self.chosen == "confidence":
+            return values[:, -1]
         if isinstance(self.chosen, int):
             return values[:, self.chosen]
         features = _features(values, self.knots, squares=self.chosen == "quadratic")
@@ -90,7 +93,7 @@ def fit_combined_score(scores: ArrayLike, errors: ArrayLike) -> CombinedScore:
 
 
 RIDGES = (100.0, 300.0, 1000.0)
-"""Penalties of the weights beside the confidence."""
+"""Penalties of the weights of all scores but the confidence."""
 
 STANDARD_ERRORS = 1.5
 """By which they must lower the AURC."""
@@ -108,8 +111,8 @@ def add_to_confidence(scores: ArrayLike, errors: ArrayLike) -> CombinedScore:
     A logistic regression with a free weight of the confidence and a ridge penalty on the others'.
     The penalty with the smallest AURC, mean over ten folds, is taken; and with it the regression,
     if its AURC is below that of the confidence by more than 1.5 standard errors of their
-    difference over the folds. Else, and where there are fewer than ten errors, the confidence
-    stays alone.
+    difference over the folds: ``chosen`` is "linear". Else, and where there are fewer than ten
+    errors, the confidence stays alone: ``chosen`` is "confidence".
 
     Examples:
         >>> rng = np.random.default_rng(0)
@@ -119,11 +122,10 @@ def add_to_confidence(scores: ArrayLike, errors: ArrayLike) -> CombinedScore:
         'linear'
     """
     values, wrong = _checked(scores, errors)
-    last = values.shape[1] - 1
-    alone = CombinedScore(
-        last, last + 1, (), np.empty(0), 0.0, {last: aurc(wrong, values[:, last])}
-    )
-    if min(wrong.sum(), (1 - wrong).sum()) < FOLDS or not last:
+    count = values.shape[1]
+    area = aurc(wrong, values[:, -1])
+    alone = CombinedScore("confidence", count, (), np.empty(0), 0.0, {"confidence": area})
+    if min(wrong.sum(), (1 - wrong).sum()) < FOLDS or count == 1:
         return alone
     fold = _folds(values, wrong, FOLDS)
     parts = [fold == i for i in range(FOLDS)]
@@ -133,16 +135,19 @@ def add_to_confidence(scores: ArrayLike, errors: ArrayLike) -> CombinedScore:
         return np.array([aurc(wrong[here], one) for here, one in zip(parts, found, strict=True)])
 
     own = over_folds(lambda *_: alone)
-    areas = {r: over_folds(partial(_regress_beside, ridge=r)) for r in RIDGES}
+    areas = {r: over_folds(partial(_regress_around, ridge=r)) for r in RIDGES}
     best = min(areas, key=lambda ridge: areas[ridge].mean())
     gain = own - areas[best]
     if gain.mean() <= STANDARD_ERRORS * gain.std(ddof=1) / np.sqrt(FOLDS):
         return alone
-    found = {last: float(own.mean()), "linear": float(areas[best].mean())}
-    return replace(_regress_beside(values, wrong, best), validation_aurc=found)
+    means: dict[Candidate, float] = {
+        "confidence": float(own.mean()),
+        "linear": float(areas[best].mean()),
+    }
+    return replace(_regress_around(values, wrong, best), validation_aurc=means)
 
 
-def _regress_beside(values: Floats, wrong: Floats, ridge: float) -> CombinedScore:
+def _regress_around(values: Floats, wrong: Floats, ridge: float) -> CombinedScore:
     """A regression whose penalty leaves out the last part."""
     return _regress(values, wrong, "linear", ridge, np.append(np.ones(values.shape[1] - 1), _FREE))
 
@@ -150,7 +155,7 @@ def _regress_beside(values: Floats, wrong: Floats, ridge: float) -> CombinedScor
 def _regress(
     values: Floats,
     wrong: Floats,
-    form: Literal["linear", "quadratic"],
+    form: Candidate,
     ridge: float = 1.0,
     scale: Floats | float = 1.0,
 ) -> CombinedScore:

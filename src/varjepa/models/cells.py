@@ -185,7 +185,7 @@ def _standard_quantile(mass: Tensor) -> Tensor:
     return math.sqrt(2.0) * torch.erfinv(mass.clamp(0.0, LARGEST_MASS))
 
 
-# --- Scores of cells, beside what is open about a cell if nothing is known of its row.
+# --- Scores of cells, relative to how open a cell is if nothing is known of its row.
 
 NORMAL_ENTROPY = 0.5 * math.log(2.0 * math.pi * math.e)
 """Of a Gaussian number in units of its column's standard deviation."""

@@ -1,4 +1,4 @@
-"""What a training shows: a bar or lines of progress, a closing sentence, a history, TensorBoard."""
+"""What a training shows: a bar or lines of progress, a history, TensorBoard."""
 
 from __future__ import annotations
 
@@ -156,45 +156,3 @@ def in_words(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-# --- the end, in words
-
-LEVEL = (0.05, 0.002)
-"""The last quarter of a training has levelled off if it gained less than this share of the whole
-gain, or of the score itself."""
-
-
-def describe_training(
-    history: Sequence[Record],
-    score_name: str,
-    patience: int,
-    collapsed: bool,
-    silent_columns: Sequence[str] = (),
-) -> str:
-    """Whether a training went well, and whether a longer one would help.
-
-    ``silent_columns``: columns that vary and leave no trace in the embedding.
-    """
-    if collapsed:
-        return "not good: the latents have collapsed, so that all rows look alike to the model"
-    start = "good: every column leaves a trace in the embedding"
-    if silent_columns:
-        names = ", ".join(silent_columns[:5]) + (" …" if len(silent_columns) > 5 else "")
-        start = f"fair: these columns leave no trace in the embedding: {names}"
-    scores = [r[score_name] for r in history if r.get(score_name) is not None]
-    return f"{start}; {_would_longer_help(scores, patience)}"
-
-
-def _would_longer_help(scores: Sequence[float], patience: int) -> str:
-    """From the validation scores of a training, in order; higher is better."""
-    if len(scores) < 2:
-        return "too few validations to tell whether longer training would help"
-    best = max(range(len(scores)), key=scores.__getitem__)
-    if len(scores) - 1 - best >= patience:
-        return "the validation score no longer improved: longer training will not help"
-    before = max(scores[: -max(1, len(scores) // 4)])
-    least = max(LEVEL[0] * (scores[best] - scores[0]), LEVEL[1] * abs(scores[best]))
-    if scores[best] - before > least:
-        return "the validation score was still improving when training ended: raise the epochs"
-    return "the validation score has levelled off: longer training would hardly help"

@@ -63,7 +63,11 @@ def elbo_terms(
     q_s_y: DiagonalGaussian,
     p_s_y: DiagonalGaussian,
 ) -> ElboTerms:
-    """Assemble the terms from the likelihoods at one sample and the closed-form divergences."""
+    """The simulation's terms, from the likelihoods at one sample and the closed-form divergences.
+
+    Those of tables are means over features whose cells are known; ``VarTJepa.terms`` has them
+    (``models/var_t_jepa.py``).
+    """
     return ElboTerms(
         rec=-log_p_x,
         gen=-log_p_y,

@@ -4,6 +4,7 @@
   errors are mended;
 - p-values of clean cells are uniform or larger; clean tables have no flag; with 3 % errors few
   flags are false;
+- a number in another form is flagged by rule, however large the table, and changes no other flag;
 - a missing cell has no score; identifiers are not audited, and the columns' frame says so;
 - repaired() changes the listed cells and nothing else, in types and frames of the caller: pandas,
   polars, Arrow, numpy; the caller's own frame is not touched;
@@ -79,6 +80,22 @@ def test_few_flags_are_false(model: VarTJEPA) -> None:
         recall.append((flagged & wrong.is_wrong).sum() / wrong.is_wrong.sum())
     assert np.mean(false) <= 1.2 * 0.05
     assert np.mean(recall) >= 0.3
+
+
+def test_another_form_is_flagged_by_rule(model: VarTJEPA) -> None:
+    frame = draw(300, seed=2).astype({"length": object})
+    frame["length"] = frame["length"].map(lambda x: None if np.isnan(x) else f"{x:.3f}")
+    plain = varjepa.audit(frame, model, fdr=1e-9)
+    frame.loc[[7, 8], "length"] = ["0.120 kg", "twelve"]
+    audit = varjepa.audit(frame, model, fdr=1e-9)  # as strict as a table of 10⁹ cells
+    flagged = audit.cells[audit.cells["flagged"]]
+    assert places(flagged) - {(7, "length"), (8, "length")} == places(
+        plain.cells[plain.cells["flagged"]]
+    )
+    assert flagged.set_index("row").loc[[7, 8], "column"].tolist() == ["length", "length"]
+    assert flagged.set_index("row").loc[7, "repair"] == "0.120"
+    assert audit.columns.set_index("column").loc["length", "flagged"] == 2
+    assert audit.repaired().loc[7, "length"] == "0.120"
 
 
 def test_missing_cells_have_no_score_and_identifiers_are_named(

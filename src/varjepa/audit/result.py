@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from varjepa.audit.page_data import CellDetail, PageColumn, PageData, PageRow
-from varjepa.audit.scoring import CellScorer, Details
+from varjepa.audit.scoring import CellScorer, Details, numbers_in_text
 from varjepa.audit.text import OTHER_CAUSE, plain_number
 from varjepa.errors import InputError
 from varjepa.estimators.cells import decode_values
@@ -23,7 +23,7 @@ from varjepa.files import make_folder
 from varjepa.metrics.discoveries import MIN_P
 from varjepa.tables import TableFiles, write_table
 from varjepa.tables.codec import EncodedTable
-from varjepa.tables.columns import category_text
+from varjepa.tables.columns import category_text, read_parts
 from varjepa.tables.values import as_text, is_supported, is_text, value_type
 
 Floats = NDArray[np.float64]
@@ -238,7 +238,7 @@ class _Description:
             if meant is not None and meant != raw.as_py():
                 self.found.confidence[i] = FORM_CONFIDENCE
                 texts[0][place] = meant
-                return pa.scalar(meant, scalar.type)
+                return pa.scalar(meant)
         if i < DETAILED and self.details.bins.shape[-1] and len(number.bins):
             bins = number.bins
             ends = np.array([bins.low[0], *bins.upper, bins.high[-1]])
@@ -250,10 +250,11 @@ class _Description:
 
     def _places(self, name: str, place: int, feature: int) -> tuple[float | None, float]:
         """Of the value and of the repair on the histogram's axis."""
-        from varjepa.tables.columns import read_parts
-
         column = self.codec.schema.columns[self.codec.schema.names.index(name)]
-        parts = read_parts(column, self.block[name].slice(int(place), 1))
+        cell = self.block[name].slice(int(place), 1)
+        if column.kind == "numeric" and is_text(value_type(cell.type)):
+            cell, _ = numbers_in_text(cell)
+        parts = read_parts(column, cell)
         value = float(next(iter(parts.values.values()))[0]) if parts.valid[0] else None
         median = self.details.median[[place], feature].astype(np.float64)
         repair = self.codec.numeric[feature].scaler.from_unit(median, on_step=False)
@@ -531,11 +532,13 @@ def _replaced(column: pa.ChunkedArray, repairs: dict[int, pa.Scalar]) -> pa.Chun
     """A column with some cells replaced, of its own type."""
     kind = value_type(column.type)
     plain = column.cast(kind) if pa.types.is_dictionary(column.type) else column
-    new = pa.chunked_array([pa.array([scalar.as_py()], scalar.type) for scalar in repairs.values()])
-    new = as_text(new).cast(kind) if is_text(kind) else new.cast(kind, safe=False)
+    each = [pa.chunked_array([pa.array([s.as_py()], s.type)]) for s in repairs.values()]
+    if is_text(kind):
+        each = [as_text(one) for one in each]
+    new = [chunk for one in each for chunk in one.cast(kind, safe=False).chunks]
     index = np.arange(len(column))
     index[list(repairs)] = len(column) + np.arange(len(repairs))
-    filled = pa.chunked_array([*plain.chunks, *new.chunks], kind).take(pa.array(index))
+    filled = pa.chunked_array([*plain.chunks, *new], kind).take(pa.array(index))
     if pa.types.is_dictionary(column.type):
         return filled.dictionary_encode().cast(column.type)
     return filled

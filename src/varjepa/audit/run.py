@@ -23,7 +23,7 @@ from varjepa.audit.scoring import CellScorer, Scores, joined
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.estimators.fitting import table_files
-from varjepa.metrics.discoveries import ExponentialTail, benjamini_hochberg
+from varjepa.metrics.discoveries import MIN_P, ExponentialTail, benjamini_hochberg
 from varjepa.settings import at_least_one
 from varjepa.tables import Kind, TableFiles, read_table
 from varjepa.tables.messages import TableWarnings
@@ -174,6 +174,7 @@ class _Found:
     row_cells: NDArray[np.int64]  # (N, 3) columns that say most, −1: none
     p_values: Floats  # of the most suspicious cells
     odds: Floats
+    certain: NDArray[np.bool_]
     places: NDArray[np.int64]  # (cells, 2) row and column
     tests: int = 0
     held: list[Scores] = field(default_factory=list)
@@ -206,6 +207,7 @@ class _Sweep:
             np.full((self.rows, 3), -1, dtype=np.int64),
             np.empty(0),
             np.empty(0),
+            np.empty(0, dtype=bool),
             np.empty((0, 2), dtype=np.int64),
         )
         begin = 0
@@ -224,7 +226,7 @@ class _Sweep:
                 facts.add(scores.rows, scores.nll[:, j], p[:, j])
             places = np.argwhere(known).astype(np.int64)
             places[:, 0] += begin
-            self._keep(found, p[known], scores.odds[known], places)
+            self._keep(found, p[known], scores.odds[known], scores.certain[known], places)
             begin += block.num_rows
         found.held = self.held
         return found
@@ -252,28 +254,38 @@ class _Sweep:
         return scores
 
     @staticmethod
-    def _keep(found: _Found, p: Floats, odds: Floats, places: NDArray[np.int64]) -> None:
+    def _keep(
+        found: _Found,
+        p: Floats,
+        odds: Floats,
+        certain: NDArray[np.bool_],
+        places: NDArray[np.int64],
+    ) -> None:
         """The smallest p-values so far."""
         p, odds = np.concatenate([found.p_values, p]), np.concatenate([found.odds, odds])
+        certain = np.concatenate([found.certain, certain])
         places = np.concatenate([found.places, places])
         if len(p) > MOST_CELLS:
             keep = np.argpartition(p, MOST_CELLS)[:MOST_CELLS]
-            p, odds, places = p[keep], odds[keep], places[keep]
-        found.p_values, found.odds, found.places = p, odds, places
+            p, odds, certain, places = p[keep], odds[keep], certain[keep], places[keep]
+        found.p_values, found.odds, found.certain, found.places = p, odds, certain, places
 
 
 def p_values(tails: list[ExponentialTail], scores: Scores) -> Floats:
-    """Of every cell; NaN where it is missing.  # (N, C)"""
+    """Of every cell: NaN where it is missing, the smallest where a rule says so.  # (N, C)"""
     columns = [tail.p_values(column) for tail, column in zip(tails, scores.odds.T, strict=True)]
     found = np.column_stack(columns)
-    return np.where(scores.certain, np.exp(-scores.odds), found)
+    return np.where(scores.certain, MIN_P, found)
 
 
 def _pick(
     found: _Found, scorer: CellScorer, source: Any, fdr: float, top: int, show: Show
 ) -> Findings:
     """Flag, choose what is described, and describe it."""
-    limit = benjamini_hochberg(found.p_values, fdr, found.tests)
+    # what a rule says is no test: it is flagged, and does not make the limit of others higher
+    tested = found.p_values[~found.certain]
+    limit = benjamini_hochberg(tested, fdr, found.tests - int(found.certain.sum()))
+    limit = max(limit, MIN_P)
     order = np.lexsort((-found.odds, found.p_values))
     flagged = int((found.p_values <= limit).sum())
     order = order[: max(top, flagged)]

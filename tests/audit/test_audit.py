@@ -13,6 +13,10 @@
 - new rows that differ from the training rows have drift; the same rows have none;
 - a table in files, scored block by block, gives what the table in memory gives;
 - without a model one is fitted to the table itself, and an interrupted audit uses what is there;
+- that fit is used again for the same table and settings, whatever verbose, device and time limit;
+  otherwise the refusal names what differs, and overwrite fits anew;
+- the model's device is its own again after an audit, also one that was stopped; a seed given is
+  used for a model that is not fitted;
 - wrong arguments are refused in one sentence.
 """
 
@@ -27,11 +31,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from sklearn.base import clone
 
 import varjepa
 from benchmarks.ground.errors import spoil
 from tests.audit.conftest import SMALL, draw
-from tests.small import fit_small, use_as_defaults
+from tests.small import fit_small, small, use_as_defaults
 from varjepa import VarTJEPA
 from varjepa.audit import run
 from varjepa.audit.run import p_values
@@ -205,8 +210,44 @@ def test_without_a_model_and_continued(
     monkeypatch.setattr(VarTJEPA, "fit", None)  # the fit is there already
     again = varjepa.audit(frame, folder=tmp_path / "fit")
     pd.testing.assert_frame_equal(again.cells, audit.cells)
-    with pytest.raises(InputError, match="another table"):
+    with pytest.raises(InputError, match="holds a fit that differs in the table; overwrite"):
         varjepa.audit(frame.iloc[:200], folder=tmp_path / "fit")
+
+
+def test_a_fit_is_used_again_for_the_same_settings_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame, folder = draw(60, 5), tmp_path / "fit"
+    plain = small(VarTJEPA, **{**SMALL, "max_steps": 3})
+    varjepa.audit(frame, plain, folder=folder)
+    other = clone(plain).set_params(objective__imputer_kl=0.5, random_state=1)  # late in the repr
+    said = r"differs in random_state \(0, now 1\), objective__imputer_kl \(.*, now 0.5\);"
+    with pytest.raises(InputError, match=said):
+        varjepa.audit(frame, other, folder=folder)
+    with pytest.raises(InputError, match=r"random_state \(0, now 7\);"):
+        varjepa.audit(frame, plain, folder=folder, random_state=7)
+    with monkeypatch.context() as patch:
+        patch.setattr(VarTJEPA, "fit", None)  # not called: these change no finished fit
+        quick = clone(plain).set_params(verbose=1, training__time_limit=99.0)
+        varjepa.audit(frame, quick, folder=folder, device="cpu", time_limit=100.0)
+    varjepa.audit(frame, other, folder=folder, overwrite=True)
+    assert VarTJEPA.load(folder / "model").random_state == 1
+
+
+def test_the_model_keeps_its_device(model: VarTJEPA, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def stop(self: CellScorer, *_: object, **__: object) -> None:
+        seen.append(self.model.device)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CellScorer, "score", stop)
+    monkeypatch.setattr(model, "device", "auto")
+    for device in ("cpu", None):
+        with pytest.raises(KeyboardInterrupt):
+            varjepa.audit(draw(30, 0), model, device=device)
+        assert model.device == "auto"
+    assert seen == ["cpu", "auto"]
 
 
 @pytest.mark.parametrize(

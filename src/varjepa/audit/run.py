@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from varjepa.audit.fitting import FitOptions, fit_own
 from varjepa.audit.result import Audit, ColumnFacts, Findings, describe_cells
@@ -60,10 +62,11 @@ def audit(
     top: int = 1000,
     column_kinds: Mapping[str, Kind] | None = None,
     time_limit: float | None = None,
-    device: str = "auto",
-    random_state: int = 0,
+    device: str | None = None,
+    random_state: int | None = None,
     verbose: int = 0,
     folder: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
 ) -> Audit:
     """Find cells that do not fit the rest of their row, and say what they should be.
 
@@ -76,10 +79,11 @@ def audit(
         top: cells that are described at least, flagged or not.
         column_kinds: as in VarTJEPA, where a model is fitted.
         time_limit: seconds for all of it; the fit ends early, with its best checkpoint so far.
-        device: "auto", "cpu" or "cuda".
-        random_state: seed of the fit.
+        device: "auto", "cpu" or "cuda"; None: the model's own.
+        random_state: seed of the fit; None: that of a VarTJEPA that is not fitted, otherwise 0.
         verbose: 1 shows progress.
         folder: where an interrupted audit leaves its fit, and from where the same call continues.
+        overwrite: replace a fit in ``folder`` that is of another table or has other settings.
 
     Missing cells have no score. Identifiers, free text, constant and empty columns are not audited.
     """
@@ -102,38 +106,39 @@ def audit(
     if model is None or not is_fitted:
         limit = None if time_limit is None else FIT_SHARE * time_limit
         own = None if folder is None else Path(folder)
-        plain = model or VarTJEPA(device=device, random_state=random_state)
+        plain = VarTJEPA(random_state=0) if model is None else clone(model)
+        if device is not None:
+            plain.set_params(device=device)
+        if random_state is not None:
+            plain.set_params(random_state=random_state)
         kinds = column_kinds or plain.column_kinds
-        fitted, levels = fit_own(source, FitOptions(plain, kinds, limit, verbose, own))
+        fitted, levels = fit_own(source, FitOptions(plain, kinds, limit, verbose, own, overwrite))
     else:
         fitted = model
         if not hasattr(model, "feature_names_in_") and not isinstance(source, TableFiles):
             source = source.rename_columns([f"x{j}" for j in range(source.num_columns)])
-    before = fitted.device
-    scorer = CellScorer(fitted.set_params(device=device), levels)
-    absent = [name for name in scorer.names if name not in _names(source)]
+    absent = [c.name for c in fitted.codec_.schema.modelled if c.name not in _names(source)]
     if absent:
         fitted.codec_.unseen_cells(_empty(source))  # says which, and what is similar
-    if not isinstance(source, TableFiles):
-        said = [name for name in source.column_names if name not in scorer.codec.schema.names]
-        if is_fitted:
-            TableWarnings(extra=said).warn(stacklevel=2)
-    with progress() if verbose else _silent() as show:
-        end = None if time_limit is None else start + time_limit
-        found = _Sweep(scorer, source, rows, is_fitted, show, end).run()
-        findings = _pick(found, scorer, source, fdr, top, show)
-    fitted.set_params(device=before)
+    if is_fitted and not isinstance(source, TableFiles):
+        known = fitted.codec_.schema.names
+        TableWarnings(extra=[n for n in source.column_names if n not in known]).warn(stacklevel=2)
+    own_device = fitted.device
+    try:
+        if device is not None:
+            fitted.set_params(device=device)
+        scorer = CellScorer(fitted, levels)
+        with progress() if verbose else nullcontext(_show_nothing) as show:
+            end = None if time_limit is None else start + time_limit
+            found = _Sweep(scorer, source, rows, is_fitted, show, end).run()
+            findings = _pick(found, scorer, source, fdr, top, show)
+    finally:
+        fitted.set_params(device=own_device)
     return Audit(source, table, scorer, findings)
 
 
-class _silent:
+def _show_nothing(done: int, total: int, what: str, figure: str) -> None:
     """Progress that is not shown."""
-
-    def __enter__(self) -> Show:
-        return lambda done, total, what, figure: None
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
 
 def _names(source: pa.Table | TableFiles) -> list[str]:

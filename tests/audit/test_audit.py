@@ -13,6 +13,7 @@
 - new rows that differ from the training rows have drift; the same rows have none;
 - a table in files, scored block by block, gives what the table in memory gives;
 - without a model one is fitted to the table itself, and an interrupted audit uses what is there;
+- the page marks every flagged cell, the first ones with a distribution; if it cannot, it says so;
 - that fit is used again for the same table and settings, whatever verbose, device and time limit;
   otherwise the refusal names what differs, and overwrite fits anew;
 - the model's device is its own again after an audit, also one that was stopped; a seed given is
@@ -38,7 +39,7 @@ from benchmarks.ground.errors import spoil
 from tests.audit.conftest import SMALL, draw
 from tests.small import fit_small, small, use_as_defaults
 from varjepa import VarTJEPA
-from varjepa.audit import run
+from varjepa.audit import result, run
 from varjepa.audit.run import p_values
 from varjepa.audit.scoring import CellScorer
 from varjepa.errors import InputError
@@ -156,6 +157,26 @@ def test_rows_with_errors_come_first(model: VarTJEPA, spoiled: Spoiled) -> None:
         assert rows.loc[row, "column_1"] == column
         assert rows.loc[row, "p_value"] < 0.1
     assert rows["p_value"].between(0.0, 1.0).all()
+
+
+def test_the_page_marks_every_flagged_cell(
+    model: VarTJEPA, spoiled: Spoiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(result, "DETAILED", 2)
+    audit = varjepa.audit(spoiled[0], model)
+    page = audit.page_data()
+    marked = {
+        (int(page.rows[row].label), page.columns[column].name): detail
+        for (row, column), detail in page.details.items()
+    }
+    flagged = audit.cells[audit.cells["flagged"]]
+    assert set(marked) == places(flagged)
+    assert len(marked) >= 5
+    assert sum(bool(one.masses or one.levels) for one in marked.values()) <= 2
+    assert all(one.flagged and one.repair for one in marked.values())
+    assert page.facts[-1] == ("flagged cells", str(len(flagged)))
+    monkeypatch.setattr(result, "MOST_DETAILS", 3)
+    assert audit.page_data().facts[-1] == ("of these on this page", "3")
 
 
 def test_an_array_is_audited_by_position() -> None:

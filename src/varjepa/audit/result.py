@@ -35,6 +35,9 @@ FORM_CONFIDENCE = 0.99
 DETAILED = 1000
 """Cells with a distribution on the page."""
 
+MOST_DETAILS = 20_000
+"""Flagged cells that the page marks, with their repairs."""
+
 FULL_COLOUR = 6.0
 """−log10 of the p-value that has the page's strongest colour."""
 
@@ -471,16 +474,21 @@ class Audit:
         at = {row: i for i, row in enumerate(f.rows.tolist())}
         values = self._values()
         details: dict[tuple[int, int], CellDetail] = {}
-        for i, (row, j) in enumerate(f.places[:DETAILED].tolist()):
+        place_of = {name: place for place, name in enumerate(names)}
+        most = max(DETAILED, min(self.flagged, MOST_DETAILS))  # flagged cells come first
+        for i, (row, j) in enumerate(f.places[:most].tolist()):
             if row in at:
-                details[at[row], names.index(self._names[j])] = self._detail(i, values[i])
+                details[at[row], place_of[self._names[j]]] = self._detail(i, values[i])
+        marked = sum(detail.flagged for detail in details.values())
         rows_total = len(f.row_scores)
-        about = (
+        about: tuple[tuple[str, str], ...] = (
             ("rows", f"{rows_total:,}"),
             ("cells scored", f"{f.tests:,}"),
             ("false discovery rate", f"{f.fdr:g}"),
             ("flagged cells", f"{self.flagged:,}"),
         )
+        if marked < self.flagged:
+            about = (*about, ("of these on this page", f"{marked:,}"))
         return PageData("Audit", about, columns, tuple(rows), details)
 
     def _detail(self, i: int, value: str | None) -> CellDetail:
@@ -495,7 +503,7 @@ class Audit:
             cells.confidence[i],
             cells.lower[i],
             cells.upper[i],
-            cells.levels[i],
+            cells.levels[i] if i < DETAILED else (),
             edges,
             masses,
             at,

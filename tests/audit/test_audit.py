@@ -10,7 +10,8 @@
   polars, Arrow, numpy; the caller's own frame is not touched;
 - a repair below the confidence asked for is not made;
 - rows with planted errors have the highest scores, and name the column;
-- new rows that differ from the training rows have drift; the same rows have none;
+- new rows that differ from the training rows have drift, however far away; the same rows have none;
+- the model says nothing of far numbers, other forms and new texts;
 - a table in files, scored block by block, gives what the table in memory gives;
 - without a model one is fitted to the table itself, and an interrupted audit uses what is there;
 - the page marks every flagged cell, the first ones with a distribution; if it cannot, it says so;
@@ -195,6 +196,24 @@ def test_drift(model: VarTJEPA) -> None:
     assert drift["length"] > 0.5
     assert drift.drop("length").max() < 0.05
     assert varjepa.audit(same, model).columns["drift"].max() < 0.05
+    same["weight"] *= 1000.0  # so far that the model does not see them
+    drift = varjepa.audit(same, model).columns.set_index("column")["drift"]
+    assert drift["weight"] > 0.9
+    assert drift.drop("weight").max() < 0.05
+
+
+def test_the_model_says_nothing_of_far_numbers_and_other_forms(model: VarTJEPA) -> None:
+    frame = draw(40, seed=2).astype({"legs": str})
+    frame.loc[3, "weight"] *= 1e6
+    frame.loc[[4, 5], "legs"] = ["8 legs", "eight"]
+    frame.loc[6, "region"] = "unheard"
+    scorer = CellScorer(model)
+    scores = scorer.score(read_table(frame))
+    unknown = frame.isna().to_numpy()
+    assert np.array_equal(np.isnan(scores.odds), unknown)
+    for row, name in ((3, "weight"), (4, "legs"), (5, "legs"), (6, "region")):
+        unknown[row, scorer.names.index(name)] = True
+    assert np.array_equal(np.isnan(scores.nll), unknown)
 
 
 def test_files_give_what_memory_gives(

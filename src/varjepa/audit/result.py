@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from varjepa.audit.page_data import CellDetail, PageColumn, PageData, PageRow
-from varjepa.audit.scoring import CellScorer, Details, numbers_in_text
+from varjepa.audit.scoring import CellScorer, Details, Scores, numbers_in_text
 from varjepa.audit.text import OTHER_CAUSE, plain_number
 from varjepa.errors import InputError
 from varjepa.estimators.cells import decode_values
@@ -62,6 +62,8 @@ class ColumnFacts:
     """of bins or levels in the training rows; None: drift is not measured"""
     scorer: CellScorer = field(repr=False)
     cells: int = 0
+    seen: int = 0
+    """cells of which the model says how likely they are"""
     nll: float = 0.0
     flagged: int = 0
     counts: list[Floats] = field(default_factory=list)
@@ -84,32 +86,29 @@ class ColumnFacts:
         found.counts = [np.zeros(len(share)) for share in shares]
         return found
 
-    def add(self, rows: EncodedTable, nll: Floats, p: Floats) -> None:
-        """Count a block's cells."""
-        known = ~np.isnan(p)
+    def add(self, scores: Scores, column: int, p: Floats) -> None:
+        """Count a block's cells of this column."""
+        known, nll = ~np.isnan(p), scores.nll[:, column]
         self.cells += int(known.sum())
+        self.seen += int((~np.isnan(nll)).sum())
         self.nll += float(np.nansum(nll))
         if self.shares is None:
             return
         codec, numeric = self.scorer.codec, len(self.scorer.codec.numeric)
         for counts, j in zip(self.counts, self.features, strict=True):
             if j < numeric:
-                unit = rows.num[:, j].cpu().numpy()[known]
-                codes = codec.numeric[j].bins.index(unit.astype(np.float64))
+                unit = scores.numbers[:, j].astype(np.float64)
+                codes = codec.numeric[j].bins.index(unit[~np.isnan(unit)])
             else:
-                codes = rows.cat[:, j - numeric].cpu().numpy()[known]
+                codes = scores.rows.cat[:, j - numeric].cpu().numpy()[known]
             counts += np.bincount(codes, minlength=len(counts))[: len(counts)]
 
     @property
     def predictable(self) -> float | None:
         """Share of the column's entropy that the other columns explain; None: it has none."""
-        if (
-            not self.cells
-            or self.entropy < 1e-6
-            or self.scorer.errors.is_gaussian(self.features[0])
-        ):
+        if not self.seen or self.entropy < 1e-6 or self.scorer.errors.is_gaussian(self.features[0]):
             return None
-        return float(np.clip(1.0 - self.nll / self.cells / self.entropy, 0.0, 1.0))
+        return float(np.clip(1.0 - self.nll / self.seen / self.entropy, 0.0, 1.0))
 
     @property
     def drift(self) -> float | None:

@@ -228,7 +228,7 @@ class _Sweep:
             found.row_cells[here, : best.shape[1]] = np.where(is_known, best, -1)
             found.tests += int(known.sum())
             for j, facts in enumerate(self.facts):
-                facts.add(scores.rows, scores.nll[:, j], p[:, j])
+                facts.add(scores, j, p[:, j])
             places = np.argwhere(known).astype(np.int64)
             places[:, 0] += begin
             self._keep(found, p[known], scores.odds[known], scores.certain[known], places)

@@ -13,6 +13,7 @@
 - new rows that differ from the training rows have drift, however far away; the same rows have none;
 - the model says nothing of far numbers, other forms and new texts;
 - a table in files, scored block by block, gives what the table in memory gives;
+- all blocks are scored in as many passes as those that calibrate, also where time is short;
 - without a model one is fitted to the table itself, and an interrupted audit uses what is there;
 - the page marks every flagged cell, the first ones with a distribution; if it cannot, it says so;
 - that fit is used again for the same table and settings, whatever verbose, device and time limit;
@@ -24,7 +25,9 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -236,6 +239,30 @@ def test_files_give_what_memory_gives(
     assert places(sampled.cells.slice(0, 4).to_pandas()) == places(
         held.cells.slice(0, 4).to_pandas()
     )
+
+
+@pytest.mark.parametrize(("limit", "passes"), [(4.0, True), (0.5, False), (40.0, True)])
+def test_all_blocks_have_the_same_passes(
+    limit: float, passes: bool, model: VarTJEPA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, seen, score = itertools.count(), [], CellScorer.score
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+
+    def watched(self: CellScorer, table: pa.Table, again: bool = True) -> Any:
+        seen.append(again)
+        next(clock)
+        return score(self, table, again)
+
+    monkeypatch.setattr(CellScorer, "score", watched)
+    monkeypatch.setattr(run, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(run, "CALIBRATION_ROWS", 100)
+    varjepa.audit(draw(300, seed=2), model, time_limit=limit, top=5)
+    assert len(seen) == 2 + 5 + 1  # calibration, all rows, those that are described
+    assert set(seen) == {passes}
+    monkeypatch.setattr(run, "TIMED_ROWS", 50)  # 2 seconds for these, so 16 for 400 rows
+    seen.clear()
+    varjepa.audit(draw(300, seed=2), model, time_limit=limit, top=5)
+    assert set(seen[-8:]) == {limit == 40.0}
 
 
 def test_without_a_model_and_continued(

@@ -39,6 +39,9 @@ BLOCK_ROWS = 1 << 14
 CALIBRATION_ROWS = 1 << 16
 """Rows whose scores calibrate p-values; of a larger table, so many drawn at random."""
 
+TIMED_ROWS = 1 << 10
+"""Rows by whose scoring the time for all is estimated."""
+
 MOST_CELLS = 1_000_000
 """Suspicious cells that are held in memory."""
 
@@ -181,6 +184,8 @@ class _Found:
     odds: Floats
     certain: NDArray[np.bool_]
     places: NDArray[np.int64]  # (cells, 2) row and column
+    again: bool
+    """whether rows were scored in two passes"""
     tests: int = 0
     held: list[Scores] = field(default_factory=list)
     """of a table that is small enough to keep them"""
@@ -201,6 +206,7 @@ class _Sweep:
         self.scorer, self.source, self.rows, self.show, self.end = scorer, source, rows, show, end
         self.held: list[Scores] = []
         self.done = 0
+        self.again = self._has_time()
         self.facts = [ColumnFacts.of(scorer, name, with_drift) for name in scorer.names]
 
     def run(self) -> _Found:
@@ -214,6 +220,7 @@ class _Sweep:
             np.empty(0),
             np.empty(0, dtype=bool),
             np.empty((0, 2), dtype=np.int64),
+            self.again,
         )
         begin = 0
         for number, block in enumerate(_blocks(self.source)):
@@ -236,6 +243,22 @@ class _Sweep:
         found.held = self.held
         return found
 
+    def _has_time(self) -> bool:
+        """Whether two passes over all rows end in time.
+
+        Known before the first score counts: p-values compare scores of the same number of passes.
+        """
+        begin = time.monotonic()
+        if self.end is None or begin >= self.end:
+            return self.end is None
+        if self.rows <= TIMED_ROWS:
+            return True
+        some = next(_blocks(self.source)).slice(0, TIMED_ROWS)
+        self.scorer.score(some)
+        seconds = time.monotonic() - begin
+        rows = self.rows + (CALIBRATION_ROWS if self.rows > CALIBRATION_ROWS else 0)
+        return begin + seconds * rows / some.num_rows <= self.end
+
     def _calibrate(self) -> list[ExponentialTail]:
         if self.rows <= CALIBRATION_ROWS:
             self.held = [self._score(block) for block in _blocks(self.source)]
@@ -251,8 +274,7 @@ class _Sweep:
         return [ExponentialTail(column) for column in odds.T]
 
     def _score(self, block: pa.Table) -> Scores:
-        late = self.end is not None and time.monotonic() > self.end
-        scores = self.scorer.score(block, again=not late)
+        scores = self.scorer.score(block, self.again)
         self.done += block.num_rows
         done = min(self.done, self.rows)
         self.show(done, self.rows, "scoring", f"{done:,} of {self.rows:,} rows")
@@ -303,7 +325,7 @@ def _pick(
     wanted = np.unique(np.concatenate([rows, listed[:, 0]]).astype(np.int64))
     picked = take_rows(source, wanted)
     show(1, 1, "describing", f"{len(listed):,} cells")
-    scores = joined(found.held).take(wanted) if found.held else scorer.score(picked)
+    scores = joined(found.held).take(wanted) if found.held else scorer.score(picked, found.again)
     cells = describe_cells(scorer, picked, scores.rows, wanted, listed)
     for facts, j in zip(found.facts, range(len(found.facts)), strict=True):
         facts.flagged = int((listed[:, 1][p <= limit] == j).sum())

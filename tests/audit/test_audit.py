@@ -1,10 +1,11 @@
 """Claims about ``varjepa.audit``:
 
 - planted errors of every kind (number, category, date, sign, typing error) are flagged, and typing
-  errors are mended;
+  errors are repaired;
 - p-values of clean cells are uniform or larger; clean tables have no flag; with 3 % errors few
   flags are false;
 - a number in another form is flagged by rule, however large the table, and changes no other flag;
+- truth values are compared with the levels in the model's own spelling;
 - a missing cell has no score; identifiers are not audited, and the columns' frame says so;
 - repaired() changes the listed cells and nothing else, in types and frames of the caller: pandas,
   polars, Arrow, numpy; the caller's own frame is not touched;
@@ -45,10 +46,10 @@ from tests.small import fit_small, small, use_as_defaults
 from varjepa import VarTJEPA
 from varjepa.audit import result, run
 from varjepa.audit.run import p_values
-from varjepa.audit.scoring import CellScorer
+from varjepa.audit.scoring import CellScorer, ModelView
 from varjepa.errors import InputError
 from varjepa.metrics.discoveries import ExponentialTail, benjamini_hochberg
-from varjepa.tables import read_table
+from varjepa.tables import TableCodec, read_table
 
 Spoiled = tuple[pd.DataFrame, dict[tuple[int, str], Any]]
 
@@ -123,6 +124,13 @@ def test_missing_cells_have_no_score_and_identifiers_are_named(
     assert about.loc["length", "cells"] == (~missing).sum()
 
 
+def test_truth_values_are_the_levels_that_the_model_knows() -> None:
+    known = ["True", "False", "False", "True"] * 10
+    codec = TableCodec.fit(pa.table({"alive": known}), {"alive": "categorical"})
+    view = ModelView.of(codec, {}, pa.table({"alive": [True, False, None]}))
+    assert view.texts["alive"] == ["True", "False", None]
+
+
 def frames(frame: pd.DataFrame) -> list[Any]:
     return [frame, pl.from_pandas(frame), pa.Table.from_pandas(frame, preserve_index=False)]
 
@@ -133,10 +141,10 @@ def test_repaired_changes_the_listed_cells_only(model: VarTJEPA, spoiled: Spoile
     frame.index = pd.Index([f"r{i}" for i in range(len(frame))])
     for given in frames(frame):
         audit = varjepa.audit(given, model, top=50)
-        mended, changes = audit.repaired(0.0), audit.changes(0.0)
-        assert type(mended) is type(given) is type(changes) is type(audit.rows)
-        old, new = (read_table(one).to_pandas() for one in (given, mended))
-        assert read_table(mended).schema == read_table(given).schema
+        fixed, changes = audit.repaired(0.0), audit.changes(0.0)
+        assert type(fixed) is type(given) is type(changes) is type(audit.rows)
+        old, new = (read_table(one).to_pandas() for one in (given, fixed))
+        assert read_table(fixed).schema == read_table(given).schema
         is_same = (old == new) | (old.isna() & new.isna())
         changed = {(i, old.columns[j]) for i, j in np.argwhere(~is_same.to_numpy())}
         assert changed == places(read_table(changes).to_pandas())

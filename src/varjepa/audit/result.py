@@ -208,9 +208,9 @@ class _Description:
     def _levels(self, name: str, listed: Integers, places: Integers, codes: Integers) -> None:
         column = self.codec.schema.columns[self.codec.schema.names.index(name)]
         j = self.scorer.places[name]
-        texts = category_text(self.block[name], column.type).to_pylist()
         levels = self.codec.categorical[j].levels
-        own = levels.encode(category_text(self.block[name], column.type, levels))
+        text = category_text(self.block[name], column.type, levels)
+        own, texts = levels.encode(text), text.to_pylist()
         close = self.scorer.meanings(name, [texts[place] for place in places])
         named = levels.texts.to_pylist()
         for i, place in zip(listed, places, strict=True):
@@ -234,7 +234,6 @@ class _Description:
         self.found.lower[i], self.found.upper[i] = texts[1][place], texts[2][place]
         self.found.confidence[i] = float(self.details.confidence[place, feature])
         number, raw = self.codec.numeric[feature], self.block[name][int(place)]
-        value = None
         if is_text(value_type(raw.type)) and isinstance(raw.as_py(), str):
             meant = plain_number(raw.as_py())
             if meant is not None and meant != raw.as_py():

@@ -317,7 +317,7 @@ def _pick(
     flagged = int((found.p_values <= limit).sum())
     order = order[: max(top, flagged)]
     listed, p, odds = found.places[order], found.p_values[order], found.odds[order]
-    rows_p = ExponentialTail(found.row_scores, min_slope=1e-9, prior=0).p_values(found.row_scores)
+    rows_p = ExponentialTail(found.row_scores, min_scale=1e-9, prior=0).p_values(found.row_scores)
     shown = min(SHOWN_ROWS, max(100, SHOWN_CELLS // max(len(_names(source)), 1)))
     worst = np.argsort(-found.row_scores, kind="stable")[:shown]
     by_cell = list(dict.fromkeys(listed[:, 0].tolist()))[:shown]
@@ -327,7 +327,7 @@ def _pick(
     show(1, 1, "describing", f"{len(listed):,} cells")
     scores = joined(found.held).take(wanted) if found.held else scorer.score(picked, found.again)
     cells = describe_cells(scorer, picked, scores.rows, wanted, listed)
-    for facts, j in zip(found.facts, range(len(found.facts)), strict=True):
+    for j, facts in enumerate(found.facts):
         facts.flagged = int((listed[:, 1][p <= limit] == j).sum())
     return Findings(
         cells=cells,

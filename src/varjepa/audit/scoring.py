@@ -30,6 +30,7 @@ from varjepa.audit.text import (
     MOST_CONTEXT,
     MOST_TEXTS,
     NEW_TEXT,
+    TIMES,
     TextColumn,
     plain_number,
     similarities,
@@ -94,7 +95,7 @@ def joined(parts: Sequence[Scores]) -> Scores:
 
 
 class CellScorer:
-    """A fitted model and what is known of every column beside it.
+    """A fitted model and what is known of every column apart from it.
 
     ``levels``: the codec whose levels and counts tell rare texts, if it is not the model's.
     """
@@ -118,7 +119,7 @@ class CellScorer:
     # --- scores
 
     def score(self, table: pa.Table, again: bool = True) -> Scores:
-        """Two passes: in the second one, no cell is judged by others that look wrong."""
+        """Two passes: in the second one, no cell is scored by others that look wrong."""
         view = ModelView.of(self.codec, self.tails, table)
         with collect_warnings():
             rows = self.codec.encode(view.table)
@@ -198,7 +199,7 @@ class CellScorer:
         for name, texts in view.texts.items():
             column = self.texts[name]
             most = column.counts.max(initial=0)
-            may_be = {t for t, i in column.known.items() if 10 * column.counts[i] <= most}
+            may_be = {t for t, i in column.known.items() if TIMES * column.counts[i] <= most}
             model_knows = set(self.codec.categorical[self.places[name]].levels.texts.to_pylist())
             rows = [
                 i
@@ -331,7 +332,7 @@ def _spread(number: Any) -> float:
 
 
 def number_tails(codec: TableCodec) -> dict[str, NumberTails]:
-    """By column."""
+    """By column; of a date, the time that elapsed: its other parts come round again."""
     found = {
         number.column: NumberTails.of(number)
         for number in codec.numeric
@@ -360,6 +361,7 @@ class ModelView:
     def of(cls, codec: TableCodec, tails: Mapping[str, NumberTails], table: pa.Table) -> ModelView:
         """Numbers that are far away and words among numbers are missing to the model."""
         columns = {name: table[name] for name in table.column_names}
+        levels = {category.column: category.levels for category in codec.categorical}
         near, missing, odd_form, distance = {}, {}, {}, {}
         texts: dict[str, list[str | None]] = {}
         for column in codec.schema.modelled:
@@ -369,7 +371,7 @@ class ModelView:
             refuse_unsupported(name, table[name].type)
             odd_form[name] = np.zeros(table.num_rows, dtype=bool)
             if column.kind == "categorical":
-                text = category_text(table[name], column.type)
+                text = category_text(table[name], column.type, levels[name])
                 texts[name] = text.to_pylist()
                 missing[name] = text.is_null().to_numpy()
                 continue

@@ -309,6 +309,25 @@ def test_a_fit_is_used_again_for_the_same_settings_only(
     assert VarTJEPA.load(folder / "model").random_state == 1
 
 
+def test_an_unfinished_fit_continues_with_its_own_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame, folder = draw(60, 5), tmp_path / "fit"
+    plain = small(VarTJEPA, **{**SMALL, "max_steps": 3})
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(VarTJEPA, "save", stop)
+        varjepa.audit(frame, plain, folder=folder)
+    assert (folder / "checkpoints").is_dir()
+    with pytest.raises(InputError, match=r"training__time_limit \(None, now 75.0\);"):
+        varjepa.audit(frame, plain, folder=folder, time_limit=100.0)
+    varjepa.audit(frame, plain, folder=folder, time_limit=100.0, overwrite=True)
+    assert {path.name for path in folder.iterdir()} == {"key.json", "model"}
+
+
 def test_the_model_keeps_its_device(model: VarTJEPA, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 

@@ -1,23 +1,34 @@
 """Claims about ``varjepa.audit``:
 
 - planted errors of every kind (number, category, date, sign, typing error) are flagged, and typing
-  errors are mended;
+  errors are repaired;
 - p-values of clean cells are uniform or larger; clean tables have no flag; with 3 % errors few
   flags are false;
+- a number in another form is flagged by rule, however large the table, and changes no other flag;
+- truth values are compared with the levels in the model's own spelling;
 - a missing cell has no score; identifiers are not audited, and the columns' frame says so;
 - repaired() changes the listed cells and nothing else, in types and frames of the caller: pandas,
   polars, Arrow, numpy; the caller's own frame is not touched;
 - a repair below the confidence asked for is not made;
 - rows with planted errors have the highest scores, and name the column;
-- new rows that differ from the training rows have drift; the same rows have none;
+- new rows that differ from the training rows have drift, however far away; the same rows have none;
+- the model says nothing of far numbers, other forms and new texts;
 - a table in files, scored block by block, gives what the table in memory gives;
+- all blocks are scored in as many passes as those that calibrate, also where time is short;
 - without a model one is fitted to the table itself, and an interrupted audit uses what is there;
+- the page marks every flagged cell, the first ones with a distribution; if it cannot, it says so;
+- that fit is used again for the same table and settings, whatever verbose, device and time limit;
+  otherwise the refusal names what differs, and overwrite fits anew;
+- the model's device is its own again after an audit, also one that was stopped; a seed given is
+  used for a model that is not fitted;
 - wrong arguments are refused in one sentence.
 """
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,18 +37,19 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from sklearn.base import clone
 
 import varjepa
 from benchmarks.ground.errors import spoil
 from tests.audit.conftest import SMALL, draw
-from tests.small import fit_small, use_as_defaults
+from tests.small import fit_small, small, use_as_defaults
 from varjepa import VarTJEPA
-from varjepa.audit import run
+from varjepa.audit import result, run
 from varjepa.audit.run import p_values
-from varjepa.audit.scoring import CellScorer
+from varjepa.audit.scoring import CellScorer, ModelView
 from varjepa.errors import InputError
 from varjepa.metrics.discoveries import ExponentialTail, benjamini_hochberg
-from varjepa.tables import read_table
+from varjepa.tables import TableCodec, read_table
 
 Spoiled = tuple[pd.DataFrame, dict[tuple[int, str], Any]]
 
@@ -81,6 +93,22 @@ def test_few_flags_are_false(model: VarTJEPA) -> None:
     assert np.mean(recall) >= 0.3
 
 
+def test_another_form_is_flagged_by_rule(model: VarTJEPA) -> None:
+    frame = draw(300, seed=2).astype({"length": object})
+    frame["length"] = frame["length"].map(lambda x: None if np.isnan(x) else f"{x:.3f}")
+    plain = varjepa.audit(frame, model, fdr=1e-9)
+    frame.loc[[7, 8], "length"] = ["0.120 kg", "twelve"]
+    audit = varjepa.audit(frame, model, fdr=1e-9)  # as strict as a table of 10⁹ cells
+    flagged = audit.cells[audit.cells["flagged"]]
+    assert places(flagged) - {(7, "length"), (8, "length")} == places(
+        plain.cells[plain.cells["flagged"]]
+    )
+    assert flagged.set_index("row").loc[[7, 8], "column"].tolist() == ["length", "length"]
+    assert flagged.set_index("row").loc[7, "repair"] == "0.120"
+    assert audit.columns.set_index("column").loc["length", "flagged"] == 2
+    assert audit.repaired().loc[7, "length"] == "0.120"
+
+
 def test_missing_cells_have_no_score_and_identifiers_are_named(
     model: VarTJEPA, spoiled: Spoiled
 ) -> None:
@@ -96,6 +124,13 @@ def test_missing_cells_have_no_score_and_identifiers_are_named(
     assert about.loc["length", "cells"] == (~missing).sum()
 
 
+def test_truth_values_are_the_levels_that_the_model_knows() -> None:
+    known = ["True", "False", "False", "True"] * 10
+    codec = TableCodec.fit(pa.table({"alive": known}), {"alive": "categorical"})
+    view = ModelView.of(codec, {}, pa.table({"alive": [True, False, None]}))
+    assert view.texts["alive"] == ["True", "False", None]
+
+
 def frames(frame: pd.DataFrame) -> list[Any]:
     return [frame, pl.from_pandas(frame), pa.Table.from_pandas(frame, preserve_index=False)]
 
@@ -106,10 +141,10 @@ def test_repaired_changes_the_listed_cells_only(model: VarTJEPA, spoiled: Spoile
     frame.index = pd.Index([f"r{i}" for i in range(len(frame))])
     for given in frames(frame):
         audit = varjepa.audit(given, model, top=50)
-        mended, changes = audit.repaired(0.0), audit.changes(0.0)
-        assert type(mended) is type(given) is type(changes) is type(audit.rows)
-        old, new = (read_table(one).to_pandas() for one in (given, mended))
-        assert read_table(mended).schema == read_table(given).schema
+        fixed, changes = audit.repaired(0.0), audit.changes(0.0)
+        assert type(fixed) is type(given) is type(changes) is type(audit.rows)
+        old, new = (read_table(one).to_pandas() for one in (given, fixed))
+        assert read_table(fixed).schema == read_table(given).schema
         is_same = (old == new) | (old.isna() & new.isna())
         changed = {(i, old.columns[j]) for i, j in np.argwhere(~is_same.to_numpy())}
         assert changed == places(read_table(changes).to_pandas())
@@ -136,6 +171,26 @@ def test_rows_with_errors_come_first(model: VarTJEPA, spoiled: Spoiled) -> None:
     assert rows["p_value"].between(0.0, 1.0).all()
 
 
+def test_the_page_marks_every_flagged_cell(
+    model: VarTJEPA, spoiled: Spoiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(result, "DETAILED", 2)
+    audit = varjepa.audit(spoiled[0], model)
+    page = audit.page_data()
+    marked = {
+        (int(page.rows[row].label), page.columns[column].name): detail
+        for (row, column), detail in page.details.items()
+    }
+    flagged = audit.cells[audit.cells["flagged"]]
+    assert set(marked) == places(flagged)
+    assert len(marked) >= 5
+    assert sum(bool(one.masses or one.levels) for one in marked.values()) <= 2
+    assert all(one.flagged and one.repair for one in marked.values())
+    assert page.facts[-1] == ("flagged cells", str(len(flagged)))
+    monkeypatch.setattr(result, "MOST_DETAILS", 3)
+    assert audit.page_data().facts[-1] == ("of these on this page", "3")
+
+
 def test_an_array_is_audited_by_position() -> None:
     rows = draw(200, 3)[["length", "width", "weight"]].to_numpy().copy()
     rows[7, 2] *= 5000.0
@@ -152,6 +207,24 @@ def test_drift(model: VarTJEPA) -> None:
     assert drift["length"] > 0.5
     assert drift.drop("length").max() < 0.05
     assert varjepa.audit(same, model).columns["drift"].max() < 0.05
+    same["weight"] *= 1000.0  # so far that the model does not see them
+    drift = varjepa.audit(same, model).columns.set_index("column")["drift"]
+    assert drift["weight"] > 0.9
+    assert drift.drop("weight").max() < 0.05
+
+
+def test_the_model_says_nothing_of_far_numbers_and_other_forms(model: VarTJEPA) -> None:
+    frame = draw(40, seed=2).astype({"legs": str})
+    frame.loc[3, "weight"] *= 1e6
+    frame.loc[[4, 5], "legs"] = ["8 legs", "eight"]
+    frame.loc[6, "region"] = "unheard"
+    scorer = CellScorer(model)
+    scores = scorer.score(read_table(frame))
+    unknown = frame.isna().to_numpy()
+    assert np.array_equal(np.isnan(scores.odds), unknown)
+    for row, name in ((3, "weight"), (4, "legs"), (5, "legs"), (6, "region")):
+        unknown[row, scorer.names.index(name)] = True
+    assert np.array_equal(np.isnan(scores.nll), unknown)
 
 
 def test_files_give_what_memory_gives(
@@ -176,6 +249,30 @@ def test_files_give_what_memory_gives(
     )
 
 
+@pytest.mark.parametrize(("limit", "passes"), [(4.0, True), (0.5, False), (40.0, True)])
+def test_all_blocks_have_the_same_passes(
+    limit: float, passes: bool, model: VarTJEPA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, seen, score = itertools.count(), [], CellScorer.score
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+
+    def watched(self: CellScorer, table: pa.Table, again: bool = True) -> Any:
+        seen.append(again)
+        next(clock)
+        return score(self, table, again)
+
+    monkeypatch.setattr(CellScorer, "score", watched)
+    monkeypatch.setattr(run, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(run, "CALIBRATION_ROWS", 100)
+    varjepa.audit(draw(300, seed=2), model, time_limit=limit, top=5)
+    assert len(seen) == 2 + 5 + 1  # calibration, all rows, those that are described
+    assert set(seen) == {passes}
+    monkeypatch.setattr(run, "TIMED_ROWS", 50)  # 2 seconds for these, so 16 for 400 rows
+    seen.clear()
+    varjepa.audit(draw(300, seed=2), model, time_limit=limit, top=5)
+    assert set(seen[-8:]) == {limit == 40.0}
+
+
 def test_without_a_model_and_continued(
     spoiled: Spoiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,8 +285,63 @@ def test_without_a_model_and_continued(
     monkeypatch.setattr(VarTJEPA, "fit", None)  # the fit is there already
     again = varjepa.audit(frame, folder=tmp_path / "fit")
     pd.testing.assert_frame_equal(again.cells, audit.cells)
-    with pytest.raises(InputError, match="another table"):
+    with pytest.raises(InputError, match="holds a fit that differs in the table; overwrite"):
         varjepa.audit(frame.iloc[:200], folder=tmp_path / "fit")
+
+
+def test_a_fit_is_used_again_for_the_same_settings_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame, folder = draw(60, 5), tmp_path / "fit"
+    plain = small(VarTJEPA, **{**SMALL, "max_steps": 3})
+    varjepa.audit(frame, plain, folder=folder)
+    other = clone(plain).set_params(objective__imputer_kl=0.5, random_state=1)  # late in the repr
+    said = r"differs in random_state \(0, now 1\), objective__imputer_kl \(.*, now 0.5\);"
+    with pytest.raises(InputError, match=said):
+        varjepa.audit(frame, other, folder=folder)
+    with pytest.raises(InputError, match=r"random_state \(0, now 7\);"):
+        varjepa.audit(frame, plain, folder=folder, random_state=7)
+    with monkeypatch.context() as patch:
+        patch.setattr(VarTJEPA, "fit", None)  # not called: these change no finished fit
+        quick = clone(plain).set_params(verbose=1, training__time_limit=99.0)
+        varjepa.audit(frame, quick, folder=folder, device="cpu", time_limit=100.0)
+    varjepa.audit(frame, other, folder=folder, overwrite=True)
+    assert VarTJEPA.load(folder / "model").random_state == 1
+
+
+def test_an_unfinished_fit_continues_with_its_own_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame, folder = draw(60, 5), tmp_path / "fit"
+    plain = small(VarTJEPA, **{**SMALL, "max_steps": 3})
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(VarTJEPA, "save", stop)
+        varjepa.audit(frame, plain, folder=folder)
+    assert (folder / "checkpoints").is_dir()
+    with pytest.raises(InputError, match=r"training__time_limit \(None, now 75.0\);"):
+        varjepa.audit(frame, plain, folder=folder, time_limit=100.0)
+    varjepa.audit(frame, plain, folder=folder, time_limit=100.0, overwrite=True)
+    assert {path.name for path in folder.iterdir()} == {"key.json", "model"}
+
+
+def test_the_model_keeps_its_device(model: VarTJEPA, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def stop(self: CellScorer, *_: object, **__: object) -> None:
+        seen.append(self.model.device)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CellScorer, "score", stop)
+    monkeypatch.setattr(model, "device", "auto")
+    for device in ("cpu", None):
+        with pytest.raises(KeyboardInterrupt):
+            varjepa.audit(draw(30, 0), model, device=device)
+        assert model.device == "auto"
+    assert seen == ["cpu", "auto"]
 
 
 @pytest.mark.parametrize(

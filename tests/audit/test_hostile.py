@@ -56,8 +56,8 @@ def check(audit: varjepa.Audit, table: Any) -> None:
         p = frame["p_value"].to_numpy()
         assert ((p >= 0.0) & (p <= 1.0)).all()
     if not isinstance(table, np.ndarray):
-        mended = read_table(audit.repaired(0.0))
-        assert mended.schema.names == read_table(table).schema.names
+        fixed = read_table(audit.repaired(0.0))
+        assert fixed.schema.names == read_table(table).schema.names
     page = audit.page_data()
     assert all(math.isfinite(row.score) for row in page.rows)
     for detail in page.details.values():

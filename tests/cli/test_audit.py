@@ -4,7 +4,8 @@
 - a folder that holds an audit is not written to without --overwrite;
 - CSV cells that a spreadsheet would run are quoted; --raw-text leaves them;
 - --repaired writes the table with the listed changes, columns left out as they came;
-- an audit that is stopped while it scores continues with the fit that is there;
+- an audit that is stopped while it scores continues with the fit that is there, with --overwrite
+  too; with other settings --overwrite fits anew;
 - if the page cannot be written, no file is;
 - wrong input is one sentence and exit code 2.
 """
@@ -47,8 +48,8 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_files(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, mended = tmp_path / "audit", tmp_path / "mended.parquet"
-    words = ("--top", 2000, "--repaired", mended, "--min-confidence", 0, "--leave-out", "colour")
+    out, repaired = tmp_path / "audit", tmp_path / "repaired.parquet"
+    words = ("--top", 2000, "--repaired", repaired, "--min-confidence", 0, "--leave-out", "colour")
     assert run("audit", table, "--out", out, *words) == 0
     assert {path.name for path in out.iterdir()} == FILES | {"report.html"}
     cells = pd.read_csv(out / "cells.csv")
@@ -59,7 +60,7 @@ def test_files(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     columns = pd.read_csv(out / "columns.csv").set_index("column")
     assert columns.loc["id", "not_audited"] == "identifier"
     before = read_table(table).to_pandas()
-    changed, known = pd.read_parquet(mended) != before, before.notna()
+    changed, known = pd.read_parquet(repaired) != before, before.notna()
     assert changed.loc[3, "weight"]
     assert not changed["colour"].any()
     assert (changed & known).to_numpy().sum() == raw["flagged"].sum()
@@ -70,8 +71,13 @@ def test_files(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "=northern()" in set(pd.read_csv(out / "cells.csv")["value"])
 
 
+@pytest.mark.parametrize("more", [(), ("--overwrite",)])
 def test_an_interrupted_audit_continues(
-    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    more: tuple[str, ...],
+    table: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / "audit"
     score = scoring.CellScorer.score
@@ -79,12 +85,19 @@ def test_an_interrupted_audit_continues(
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
+    words = ("audit", table, "--out", out, *more)
     monkeypatch.setattr(scoring.CellScorer, "score", stop)
-    assert run("audit", table, "--out", out) == 130
+    assert run(*words, "--seed", 1) == 130
     assert {path.name for path in out.iterdir()} == {"fit"}
+    if more:
+        assert run(*words) == 130  # another seed: a new fit
+    else:
+        assert run(*words) == 2
+        assert "differs in random_state (1, now 0); overwrite" in capsys.readouterr().err
+        words = (*words, "--seed", 1)
     monkeypatch.setattr(scoring.CellScorer, "score", score)
     monkeypatch.setattr(VarTJEPA, "fit", None)  # it is not called again
-    assert run("audit", table, "--out", out) == 0
+    assert run(*words) == 0
     assert {path.name for path in out.iterdir()} == FILES | {"report.html"}
 
 
@@ -102,6 +115,10 @@ def test_all_files_or_none(table: Path, tmp_path: Path, monkeypatch: pytest.Monk
     [
         (("nowhere.csv",), "cannot read nowhere.csv: No such file or directory"),
         (("table.csv", "--fdr", "2"), "fdr must be above 0 and below 1, not 2.0"),
+        (
+            ("table.csv", "--min-confidence", "7"),
+            "'--min-confidence': Input should be less",
+        ),
         (("table.csv", "--model", "m"), "cannot read the model folder m"),
         (("table.csv", "--leave-out", "heigth"), "is not a column of table.csv"),
         (("table.csv", "--repaired", "x.doc"), "cannot tell what kind of table x.doc is"),

@@ -7,6 +7,7 @@ more (benchmarks/results/audit-folds.json). What is obviously odd is kept from t
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,13 +21,14 @@ from sklearn.base import clone
 
 from varjepa.audit.scoring import ModelView, number_tails
 from varjepa.audit.text import decorated_numbers
+from varjepa.environment import pick_device
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.files import make_folder, read_json, write_json
 from varjepa.settings import Run
 from varjepa.tables import TableCodec, TableFiles
 from varjepa.tables.columns import Kind
-from varjepa.tables.messages import collect_warnings
+from varjepa.tables.messages import MOST_NAMES, collect_warnings, joined
 from varjepa.tables.values import is_text, undictionary, value_type
 from varjepa.version import __version__
 
@@ -42,6 +44,8 @@ class FitOptions:
     verbose: int = 0
     folder: Path | None = None
     """for checkpoints and the model, from which an interrupted audit continues"""
+    overwrite: bool = False
+    """whether a fit of another table or with other settings in the folder is replaced"""
 
 
 def fit_own(
@@ -109,15 +113,16 @@ def _fitted(
     if options.folder is None:
         with collect_warnings():
             return model.fit(table)
-    folder, key = (
-        options.folder,
-        {"table": _sha256(table), "version": __version__, "settings": repr(model)},
-    )
+    folder, key = options.folder, _key(model, table)
+    differing = _differences(folder, key)
+    if differing and not options.overwrite:
+        what = joined(differing[:MOST_NAMES], len(differing))
+        raise InputError(f"{folder} holds a fit that differs in {what}; overwrite it to begin anew")
+    if differing:
+        for name in ("model", "checkpoints"):
+            shutil.rmtree(folder / name, ignore_errors=True)
     make_folder(folder)
-    told = folder / "key.json"
-    if told.exists() and read_json(told) != key:
-        raise InputError(f"{folder} is of an audit of another table; add --overwrite to begin anew")
-    write_json(told, key)
+    write_json(folder / "key.json", key)
     if (folder / "model" / "manifest.json").exists():
         return VarTJEPA.load(folder / "model").set_params(device=model.device)
     checkpoints = folder / "checkpoints"
@@ -126,6 +131,44 @@ def _fitted(
     model.save(folder / "model")
     shutil.rmtree(checkpoints, ignore_errors=True)
     return model
+
+
+UNSAVED = ("device", "training__time_limit")
+"""Settings that may differ once a fit is finished. Checkpoints of an unfinished one need them."""
+
+
+def _key(model: VarTJEPA, table: pa.Table | TableFiles) -> dict[str, Any]:
+    """What a fit that is used again must share."""
+    settings = {
+        name: value
+        for name, value in model.get_params(deep=True).items()
+        if name not in (*model.settings_kinds, "verbose")
+    } | {"device": pick_device(model.device).type}
+    key = {"table": _sha256(table), "version": __version__, "settings": settings}
+    same: dict[str, Any] = json.loads(json.dumps(key, default=repr))
+    return same
+
+
+def _differences(folder: Path, now: dict[str, Any]) -> list[str]:
+    """In what the fit in the folder differs from this one."""
+    if not (folder / "key.json").exists():
+        return []
+    then = read_json(folder / "key.json")
+    if not isinstance(then, dict) or then.get("version") != now["version"]:
+        return ["the version"]
+    if then.get("table") != now["table"]:
+        return ["the table"]
+    old, new = then.get("settings"), now["settings"]
+    if not isinstance(old, dict):
+        return ["the settings"]
+    free = UNSAVED if (folder / "model" / "manifest.json").exists() else ()
+    return [
+        name
+        if isinstance(new.get(name), dict)
+        else f"{name} ({old.get(name)}, now {new.get(name)})"
+        for name in old | new
+        if name not in free and old.get(name) != new.get(name)
+    ]
 
 
 def _sha256(table: pa.Table | TableFiles) -> str:

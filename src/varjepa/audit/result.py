@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from varjepa.audit.page_data import CellDetail, PageColumn, PageData, PageRow
-from varjepa.audit.scoring import CellScorer, Details
+from varjepa.audit.scoring import CellScorer, Details, Scores, numbers_in_text
 from varjepa.audit.text import OTHER_CAUSE, plain_number
 from varjepa.errors import InputError
 from varjepa.estimators.cells import decode_values
@@ -23,7 +23,7 @@ from varjepa.files import make_folder
 from varjepa.metrics.discoveries import MIN_P
 from varjepa.tables import TableFiles, write_table
 from varjepa.tables.codec import EncodedTable
-from varjepa.tables.columns import category_text
+from varjepa.tables.columns import category_text, read_parts
 from varjepa.tables.values import as_text, is_supported, is_text, value_type
 
 Floats = NDArray[np.float64]
@@ -34,6 +34,9 @@ FORM_CONFIDENCE = 0.99
 
 DETAILED = 1000
 """Cells with a distribution on the page."""
+
+MOST_DETAILS = 20_000
+"""Flagged cells that the page marks, with their repairs."""
 
 FULL_COLOUR = 6.0
 """−log10 of the p-value that has the page's strongest colour."""
@@ -59,6 +62,8 @@ class ColumnFacts:
     """of bins or levels in the training rows; None: drift is not measured"""
     scorer: CellScorer = field(repr=False)
     cells: int = 0
+    seen: int = 0
+    """cells of which the model says how likely they are"""
     nll: float = 0.0
     flagged: int = 0
     counts: list[Floats] = field(default_factory=list)
@@ -81,32 +86,29 @@ class ColumnFacts:
         found.counts = [np.zeros(len(share)) for share in shares]
         return found
 
-    def add(self, rows: EncodedTable, nll: Floats, p: Floats) -> None:
-        """Count a block's cells."""
-        known = ~np.isnan(p)
+    def add(self, scores: Scores, column: int, p: Floats) -> None:
+        """Count a block's cells of this column."""
+        known, nll = ~np.isnan(p), scores.nll[:, column]
         self.cells += int(known.sum())
+        self.seen += int((~np.isnan(nll)).sum())
         self.nll += float(np.nansum(nll))
         if self.shares is None:
             return
         codec, numeric = self.scorer.codec, len(self.scorer.codec.numeric)
         for counts, j in zip(self.counts, self.features, strict=True):
             if j < numeric:
-                unit = rows.num[:, j].cpu().numpy()[known]
-                codes = codec.numeric[j].bins.index(unit.astype(np.float64))
+                unit = scores.numbers[:, j].astype(np.float64)
+                codes = codec.numeric[j].bins.index(unit[~np.isnan(unit)])
             else:
-                codes = rows.cat[:, j - numeric].cpu().numpy()[known]
+                codes = scores.rows.cat[:, j - numeric].cpu().numpy()[known]
             counts += np.bincount(codes, minlength=len(counts))[: len(counts)]
 
     @property
     def predictable(self) -> float | None:
         """Share of the column's entropy that the other columns explain; None: it has none."""
-        if (
-            not self.cells
-            or self.entropy < 1e-6
-            or self.scorer.errors.is_gaussian(self.features[0])
-        ):
+        if not self.seen or self.entropy < 1e-6 or self.scorer.errors.is_gaussian(self.features[0]):
             return None
-        return float(np.clip(1.0 - self.nll / self.cells / self.entropy, 0.0, 1.0))
+        return float(np.clip(1.0 - self.nll / self.seen / self.entropy, 0.0, 1.0))
 
     @property
     def drift(self) -> float | None:
@@ -206,9 +208,9 @@ class _Description:
     def _levels(self, name: str, listed: Integers, places: Integers, codes: Integers) -> None:
         column = self.codec.schema.columns[self.codec.schema.names.index(name)]
         j = self.scorer.places[name]
-        texts = category_text(self.block[name], column.type).to_pylist()
         levels = self.codec.categorical[j].levels
-        own = levels.encode(category_text(self.block[name], column.type, levels))
+        text = category_text(self.block[name], column.type, levels)
+        own, texts = levels.encode(text), text.to_pylist()
         close = self.scorer.meanings(name, [texts[place] for place in places])
         named = levels.texts.to_pylist()
         for i, place in zip(listed, places, strict=True):
@@ -232,13 +234,12 @@ class _Description:
         self.found.lower[i], self.found.upper[i] = texts[1][place], texts[2][place]
         self.found.confidence[i] = float(self.details.confidence[place, feature])
         number, raw = self.codec.numeric[feature], self.block[name][int(place)]
-        value = None
         if is_text(value_type(raw.type)) and isinstance(raw.as_py(), str):
             meant = plain_number(raw.as_py())
             if meant is not None and meant != raw.as_py():
                 self.found.confidence[i] = FORM_CONFIDENCE
                 texts[0][place] = meant
-                return pa.scalar(meant, scalar.type)
+                return pa.scalar(meant)
         if i < DETAILED and self.details.bins.shape[-1] and len(number.bins):
             bins = number.bins
             ends = np.array([bins.low[0], *bins.upper, bins.high[-1]])
@@ -250,10 +251,11 @@ class _Description:
 
     def _places(self, name: str, place: int, feature: int) -> tuple[float | None, float]:
         """Of the value and of the repair on the histogram's axis."""
-        from varjepa.tables.columns import read_parts
-
         column = self.codec.schema.columns[self.codec.schema.names.index(name)]
-        parts = read_parts(column, self.block[name].slice(int(place), 1))
+        cell = self.block[name].slice(int(place), 1)
+        if column.kind == "numeric" and is_text(value_type(cell.type)):
+            cell, _ = numbers_in_text(cell)
+        parts = read_parts(column, cell)
         value = float(next(iter(parts.values.values()))[0]) if parts.valid[0] else None
         median = self.details.median[[place], feature].astype(np.float64)
         repair = self.codec.numeric[feature].scaler.from_unit(median, on_step=False)
@@ -470,16 +472,21 @@ class Audit:
         at = {row: i for i, row in enumerate(f.rows.tolist())}
         values = self._values()
         details: dict[tuple[int, int], CellDetail] = {}
-        for i, (row, j) in enumerate(f.places[:DETAILED].tolist()):
+        place_of = {name: place for place, name in enumerate(names)}
+        most = max(DETAILED, min(self.flagged, MOST_DETAILS))  # flagged cells come first
+        for i, (row, j) in enumerate(f.places[:most].tolist()):
             if row in at:
-                details[at[row], names.index(self._names[j])] = self._detail(i, values[i])
+                details[at[row], place_of[self._names[j]]] = self._detail(i, values[i])
+        marked = sum(detail.flagged for detail in details.values())
         rows_total = len(f.row_scores)
-        about = (
+        about: tuple[tuple[str, str], ...] = (
             ("rows", f"{rows_total:,}"),
             ("cells scored", f"{f.tests:,}"),
             ("false discovery rate", f"{f.fdr:g}"),
             ("flagged cells", f"{self.flagged:,}"),
         )
+        if marked < self.flagged:
+            about = (*about, ("of these on this page", f"{marked:,}"))
         return PageData("Audit", about, columns, tuple(rows), details)
 
     def _detail(self, i: int, value: str | None) -> CellDetail:
@@ -494,7 +501,7 @@ class Audit:
             cells.confidence[i],
             cells.lower[i],
             cells.upper[i],
-            cells.levels[i],
+            cells.levels[i] if i < DETAILED else (),
             edges,
             masses,
             at,
@@ -531,11 +538,13 @@ def _replaced(column: pa.ChunkedArray, repairs: dict[int, pa.Scalar]) -> pa.Chun
     """A column with some cells replaced, of its own type."""
     kind = value_type(column.type)
     plain = column.cast(kind) if pa.types.is_dictionary(column.type) else column
-    new = pa.chunked_array([pa.array([scalar.as_py()], scalar.type) for scalar in repairs.values()])
-    new = as_text(new).cast(kind) if is_text(kind) else new.cast(kind, safe=False)
+    each = [pa.chunked_array([pa.array([s.as_py()], s.type)]) for s in repairs.values()]
+    if is_text(kind):
+        each = [as_text(one) for one in each]
+    new = [chunk for one in each for chunk in one.cast(kind, safe=False).chunks]
     index = np.arange(len(column))
     index[list(repairs)] = len(column) + np.arange(len(repairs))
-    filled = pa.chunked_array([*plain.chunks, *new.chunks], kind).take(pa.array(index))
+    filled = pa.chunked_array([*plain.chunks, *new], kind).take(pa.array(index))
     if pa.types.is_dictionary(column.type):
         return filled.dictionary_encode().cast(column.type)
     return filled

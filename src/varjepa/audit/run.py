@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from varjepa.audit.fitting import FitOptions, fit_own
 from varjepa.audit.result import Audit, ColumnFacts, Findings, describe_cells
@@ -23,7 +25,7 @@ from varjepa.audit.scoring import CellScorer, Scores, joined
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.estimators.fitting import table_files
-from varjepa.metrics.discoveries import ExponentialTail, benjamini_hochberg
+from varjepa.metrics.discoveries import MIN_P, ExponentialTail, benjamini_hochberg
 from varjepa.settings import at_least_one
 from varjepa.tables import Kind, TableFiles, read_table
 from varjepa.tables.messages import TableWarnings
@@ -36,6 +38,9 @@ BLOCK_ROWS = 1 << 14
 
 CALIBRATION_ROWS = 1 << 16
 """Rows whose scores calibrate p-values; of a larger table, so many drawn at random."""
+
+TIMED_ROWS = 1 << 10
+"""Rows by whose scoring the time for all is estimated."""
 
 MOST_CELLS = 1_000_000
 """Suspicious cells that are held in memory."""
@@ -60,10 +65,11 @@ def audit(
     top: int = 1000,
     column_kinds: Mapping[str, Kind] | None = None,
     time_limit: float | None = None,
-    device: str = "auto",
-    random_state: int = 0,
+    device: str | None = None,
+    random_state: int | None = None,
     verbose: int = 0,
     folder: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
 ) -> Audit:
     """Find cells that do not fit the rest of their row, and say what they should be.
 
@@ -76,10 +82,11 @@ def audit(
         top: cells that are described at least, flagged or not.
         column_kinds: as in VarTJEPA, where a model is fitted.
         time_limit: seconds for all of it; the fit ends early, with its best checkpoint so far.
-        device: "auto", "cpu" or "cuda".
-        random_state: seed of the fit.
+        device: "auto", "cpu" or "cuda"; None: the model's own.
+        random_state: seed of the fit; None: that of a VarTJEPA that is not fitted, otherwise 0.
         verbose: 1 shows progress.
         folder: where an interrupted audit leaves its fit, and from where the same call continues.
+        overwrite: replace a fit in ``folder`` that is of another table or has other settings.
 
     Missing cells have no score. Identifiers, free text, constant and empty columns are not audited.
     """
@@ -102,38 +109,39 @@ def audit(
     if model is None or not is_fitted:
         limit = None if time_limit is None else FIT_SHARE * time_limit
         own = None if folder is None else Path(folder)
-        plain = model or VarTJEPA(device=device, random_state=random_state)
+        plain = VarTJEPA(random_state=0) if model is None else clone(model)
+        if device is not None:
+            plain.set_params(device=device)
+        if random_state is not None:
+            plain.set_params(random_state=random_state)
         kinds = column_kinds or plain.column_kinds
-        fitted, levels = fit_own(source, FitOptions(plain, kinds, limit, verbose, own))
+        fitted, levels = fit_own(source, FitOptions(plain, kinds, limit, verbose, own, overwrite))
     else:
         fitted = model
         if not hasattr(model, "feature_names_in_") and not isinstance(source, TableFiles):
             source = source.rename_columns([f"x{j}" for j in range(source.num_columns)])
-    before = fitted.device
-    scorer = CellScorer(fitted.set_params(device=device), levels)
-    absent = [name for name in scorer.names if name not in _names(source)]
+    absent = [c.name for c in fitted.codec_.schema.modelled if c.name not in _names(source)]
     if absent:
         fitted.codec_.unseen_cells(_empty(source))  # says which, and what is similar
-    if not isinstance(source, TableFiles):
-        said = [name for name in source.column_names if name not in scorer.codec.schema.names]
-        if is_fitted:
-            TableWarnings(extra=said).warn(stacklevel=2)
-    with progress() if verbose else _silent() as show:
-        end = None if time_limit is None else start + time_limit
-        found = _Sweep(scorer, source, rows, is_fitted, show, end).run()
-        findings = _pick(found, scorer, source, fdr, top, show)
-    fitted.set_params(device=before)
+    if is_fitted and not isinstance(source, TableFiles):
+        known = fitted.codec_.schema.names
+        TableWarnings(extra=[n for n in source.column_names if n not in known]).warn(stacklevel=2)
+    own_device = fitted.device
+    try:
+        if device is not None:
+            fitted.set_params(device=device)
+        scorer = CellScorer(fitted, levels)
+        with progress() if verbose else nullcontext(_show_nothing) as show:
+            end = None if time_limit is None else start + time_limit
+            found = _Sweep(scorer, source, rows, is_fitted, show, end).run()
+            findings = _pick(found, scorer, source, fdr, top, show)
+    finally:
+        fitted.set_params(device=own_device)
     return Audit(source, table, scorer, findings)
 
 
-class _silent:
+def _show_nothing(done: int, total: int, what: str, figure: str) -> None:
     """Progress that is not shown."""
-
-    def __enter__(self) -> Show:
-        return lambda done, total, what, figure: None
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
 
 def _names(source: pa.Table | TableFiles) -> list[str]:
@@ -174,7 +182,10 @@ class _Found:
     row_cells: NDArray[np.int64]  # (N, 3) columns that say most, −1: none
     p_values: Floats  # of the most suspicious cells
     odds: Floats
+    certain: NDArray[np.bool_]
     places: NDArray[np.int64]  # (cells, 2) row and column
+    again: bool
+    """whether rows were scored in two passes"""
     tests: int = 0
     held: list[Scores] = field(default_factory=list)
     """of a table that is small enough to keep them"""
@@ -195,6 +206,7 @@ class _Sweep:
         self.scorer, self.source, self.rows, self.show, self.end = scorer, source, rows, show, end
         self.held: list[Scores] = []
         self.done = 0
+        self.again = self._has_time()
         self.facts = [ColumnFacts.of(scorer, name, with_drift) for name in scorer.names]
 
     def run(self) -> _Found:
@@ -206,7 +218,9 @@ class _Sweep:
             np.full((self.rows, 3), -1, dtype=np.int64),
             np.empty(0),
             np.empty(0),
+            np.empty(0, dtype=bool),
             np.empty((0, 2), dtype=np.int64),
+            self.again,
         )
         begin = 0
         for number, block in enumerate(_blocks(self.source)):
@@ -221,13 +235,29 @@ class _Sweep:
             found.row_cells[here, : best.shape[1]] = np.where(is_known, best, -1)
             found.tests += int(known.sum())
             for j, facts in enumerate(self.facts):
-                facts.add(scores.rows, scores.nll[:, j], p[:, j])
+                facts.add(scores, j, p[:, j])
             places = np.argwhere(known).astype(np.int64)
             places[:, 0] += begin
-            self._keep(found, p[known], scores.odds[known], places)
+            self._keep(found, p[known], scores.odds[known], scores.certain[known], places)
             begin += block.num_rows
         found.held = self.held
         return found
+
+    def _has_time(self) -> bool:
+        """Whether two passes over all rows end in time.
+
+        Known before the first score counts: p-values compare scores of the same number of passes.
+        """
+        begin = time.monotonic()
+        if self.end is None or begin >= self.end:
+            return self.end is None
+        if self.rows <= TIMED_ROWS:
+            return True
+        some = next(_blocks(self.source)).slice(0, TIMED_ROWS)
+        self.scorer.score(some)
+        seconds = time.monotonic() - begin
+        rows = self.rows + (CALIBRATION_ROWS if self.rows > CALIBRATION_ROWS else 0)
+        return begin + seconds * rows / some.num_rows <= self.end
 
     def _calibrate(self) -> list[ExponentialTail]:
         if self.rows <= CALIBRATION_ROWS:
@@ -244,41 +274,50 @@ class _Sweep:
         return [ExponentialTail(column) for column in odds.T]
 
     def _score(self, block: pa.Table) -> Scores:
-        late = self.end is not None and time.monotonic() > self.end
-        scores = self.scorer.score(block, again=not late)
+        scores = self.scorer.score(block, self.again)
         self.done += block.num_rows
         done = min(self.done, self.rows)
         self.show(done, self.rows, "scoring", f"{done:,} of {self.rows:,} rows")
         return scores
 
     @staticmethod
-    def _keep(found: _Found, p: Floats, odds: Floats, places: NDArray[np.int64]) -> None:
+    def _keep(
+        found: _Found,
+        p: Floats,
+        odds: Floats,
+        certain: NDArray[np.bool_],
+        places: NDArray[np.int64],
+    ) -> None:
         """The smallest p-values so far."""
         p, odds = np.concatenate([found.p_values, p]), np.concatenate([found.odds, odds])
+        certain = np.concatenate([found.certain, certain])
         places = np.concatenate([found.places, places])
         if len(p) > MOST_CELLS:
             keep = np.argpartition(p, MOST_CELLS)[:MOST_CELLS]
-            p, odds, places = p[keep], odds[keep], places[keep]
-        found.p_values, found.odds, found.places = p, odds, places
+            p, odds, certain, places = p[keep], odds[keep], certain[keep], places[keep]
+        found.p_values, found.odds, found.certain, found.places = p, odds, certain, places
 
 
 def p_values(tails: list[ExponentialTail], scores: Scores) -> Floats:
-    """Of every cell; NaN where it is missing.  # (N, C)"""
+    """Of every cell: NaN where it is missing, the smallest where a rule says so.  # (N, C)"""
     columns = [tail.p_values(column) for tail, column in zip(tails, scores.odds.T, strict=True)]
     found = np.column_stack(columns)
-    return np.where(scores.certain, np.exp(-scores.odds), found)
+    return np.where(scores.certain, MIN_P, found)
 
 
 def _pick(
     found: _Found, scorer: CellScorer, source: Any, fdr: float, top: int, show: Show
 ) -> Findings:
     """Flag, choose what is described, and describe it."""
-    limit = benjamini_hochberg(found.p_values, fdr, found.tests)
+    # what a rule says is no test: it is flagged, and does not make the limit of others higher
+    tested = found.p_values[~found.certain]
+    limit = benjamini_hochberg(tested, fdr, found.tests - int(found.certain.sum()))
+    limit = max(limit, MIN_P)
     order = np.lexsort((-found.odds, found.p_values))
     flagged = int((found.p_values <= limit).sum())
     order = order[: max(top, flagged)]
     listed, p, odds = found.places[order], found.p_values[order], found.odds[order]
-    rows_p = ExponentialTail(found.row_scores, min_slope=1e-9, prior=0).p_values(found.row_scores)
+    rows_p = ExponentialTail(found.row_scores, min_scale=1e-9, prior=0).p_values(found.row_scores)
     shown = min(SHOWN_ROWS, max(100, SHOWN_CELLS // max(len(_names(source)), 1)))
     worst = np.argsort(-found.row_scores, kind="stable")[:shown]
     by_cell = list(dict.fromkeys(listed[:, 0].tolist()))[:shown]
@@ -286,9 +325,9 @@ def _pick(
     wanted = np.unique(np.concatenate([rows, listed[:, 0]]).astype(np.int64))
     picked = take_rows(source, wanted)
     show(1, 1, "describing", f"{len(listed):,} cells")
-    scores = joined(found.held).take(wanted) if found.held else scorer.score(picked)
+    scores = joined(found.held).take(wanted) if found.held else scorer.score(picked, found.again)
     cells = describe_cells(scorer, picked, scores.rows, wanted, listed)
-    for facts, j in zip(found.facts, range(len(found.facts)), strict=True):
+    for j, facts in enumerate(found.facts):
         facts.flagged = int((listed[:, 1][p <= limit] == j).sum())
     return Findings(
         cells=cells,

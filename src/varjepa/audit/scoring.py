@@ -30,6 +30,7 @@ from varjepa.audit.text import (
     MOST_CONTEXT,
     MOST_TEXTS,
     NEW_TEXT,
+    TIMES,
     TextColumn,
     plain_number,
     similarities,
@@ -71,11 +72,15 @@ class Scores:
     certain: Bools  # (N, C): wrong by a rule, and no part of the null distribution
     rows: EncodedTable
     """with suspicious cells marked as not observed"""
+    numbers: NDArray[np.float32]  # (N, F_num) in network scale
+    """also those that are far away; NaN where there is none"""
 
     def take(self, index: NDArray[np.int64]) -> Scores:
         """Of some rows."""
         rows = self.rows.take(torch.as_tensor(index))
-        return Scores(self.odds[index], self.nll[index], self.certain[index], rows)
+        return Scores(
+            self.odds[index], self.nll[index], self.certain[index], rows, self.numbers[index]
+        )
 
 
 def joined(parts: Sequence[Scores]) -> Scores:
@@ -85,11 +90,12 @@ def joined(parts: Sequence[Scores]) -> Scores:
         rows = join_rows(rows, part.rows)
     odds = np.concatenate([part.odds for part in parts])
     nll = np.concatenate([part.nll for part in parts])
-    return Scores(odds, nll, np.concatenate([part.certain for part in parts]), rows)
+    certain = np.concatenate([part.certain for part in parts])
+    return Scores(odds, nll, certain, rows, np.concatenate([part.numbers for part in parts]))
 
 
 class CellScorer:
-    """A fitted model and what is known of every column beside it.
+    """A fitted model and what is known of every column apart from it.
 
     ``levels``: the codec whose levels and counts tell rare texts, if it is not the model's.
     """
@@ -113,11 +119,15 @@ class CellScorer:
     # --- scores
 
     def score(self, table: pa.Table, again: bool = True) -> Scores:
-        """Two passes: in the second one, no cell is judged by others that look wrong."""
+        """Two passes: in the second one, no cell is scored by others that look wrong."""
         view = ModelView.of(self.codec, self.tails, table)
         with collect_warnings():
             rows = self.codec.encode(view.table)
+            given = rows if view.table is view.given else self.codec.encode(view.given)
+        numbers = given.num.cpu().numpy().copy()
+        numbers[~_observed(given)[:, : numbers.shape[1]]] = np.nan
         odds, nll = self._passes(rows)
+        seen = _observed(rows)
         rare = self._rare_texts(view)
         if again:
             first = odds.copy()
@@ -128,8 +138,13 @@ class CellScorer:
         self._add_own(odds, view, rare, self._level_probabilities(rows, rare))
         missing = np.column_stack([view.missing[name] for name in self.names])
         certain = np.column_stack([view.odd_form[name] for name in self.names])
+        unseen = np.column_stack([~seen[:, self.features[name]].all(1) for name in self.names])
         return Scores(
-            np.where(missing, np.nan, odds), np.where(missing, np.nan, nll), certain, rows
+            np.where(missing, np.nan, odds),
+            np.where(unseen | certain, np.nan, nll),
+            certain,
+            rows,
+            numbers,
         )
 
     def _passes(self, rows: EncodedTable) -> tuple[Floats, Floats]:
@@ -151,9 +166,7 @@ class CellScorer:
         limit = np.sort(odds, axis=1)[:, -(1 + odds.shape[1] // 2)] if odds.shape[1] > 1 else np.inf
         suspect = (odds >= SUSPECT_ODDS) & (odds > np.reshape(limit, (-1, 1)))
         changed = np.flatnonzero(suspect.any(1))
-        observed = np.ones((len(rows), len(self.codec.features)), dtype=bool)
-        if rows.observed is not None:
-            observed = rows.observed.cpu().numpy().copy()
+        observed = _observed(rows)
         for j, name in enumerate(self.names):
             observed[:, self.features[name]] &= ~suspect[:, [j]]
         device = rows.num.device
@@ -186,7 +199,7 @@ class CellScorer:
         for name, texts in view.texts.items():
             column = self.texts[name]
             most = column.counts.max(initial=0)
-            may_be = {t for t, i in column.known.items() if 10 * column.counts[i] <= most}
+            may_be = {t for t, i in column.known.items() if TIMES * column.counts[i] <= most}
             model_knows = set(self.codec.categorical[self.places[name]].levels.texts.to_pylist())
             rows = [
                 i
@@ -296,6 +309,14 @@ class Details:
     bins: NDArray[np.float32]  # (N, F_num, T)
 
 
+def _observed(rows: EncodedTable) -> Bools:
+    """Which cells are known.  # (N, D)"""
+    if rows.observed is None:
+        return np.ones((len(rows), rows.num.shape[1] + rows.cat.shape[1]), dtype=bool)
+    known: Bools = rows.observed.cpu().numpy().copy()
+    return known
+
+
 def _mean_odds(parts: Floats) -> Floats:
     """Log of the mean of exp(T): a mean of e-values is one.  # (N, parts) → (N,)"""
     top = parts.max(1, keepdims=True)
@@ -311,7 +332,7 @@ def _spread(number: Any) -> float:
 
 
 def number_tails(codec: TableCodec) -> dict[str, NumberTails]:
-    """By column."""
+    """By column; of a date, the time that elapsed: its other parts come round again."""
     found = {
         number.column: NumberTails.of(number)
         for number in codec.numeric
@@ -325,6 +346,8 @@ class ModelView:
     """A table as the model is to see it, and what was taken out."""
 
     table: pa.Table
+    given: pa.Table
+    """the same with numbers that are far away"""
     missing: dict[str, Bools]
     """cells without a value, which have no score"""
     odd_form: dict[str, Bools]
@@ -338,7 +361,8 @@ class ModelView:
     def of(cls, codec: TableCodec, tails: Mapping[str, NumberTails], table: pa.Table) -> ModelView:
         """Numbers that are far away and words among numbers are missing to the model."""
         columns = {name: table[name] for name in table.column_names}
-        missing, odd_form, distance = {}, {}, {}
+        levels = {category.column: category.levels for category in codec.categorical}
+        near, missing, odd_form, distance = {}, {}, {}, {}
         texts: dict[str, list[str | None]] = {}
         for column in codec.schema.modelled:
             name = column.name
@@ -347,7 +371,7 @@ class ModelView:
             refuse_unsupported(name, table[name].type)
             odd_form[name] = np.zeros(table.num_rows, dtype=bool)
             if column.kind == "categorical":
-                text = category_text(table[name], column.type)
+                text = category_text(table[name], column.type, levels[name])
                 texts[name] = text.to_pylist()
                 missing[name] = text.is_null().to_numpy()
                 continue
@@ -359,9 +383,12 @@ class ModelView:
                 values = next(iter(parts.values.values())).astype(np.float64)
                 x = np.where(parts.valid, tails[name].distance(values), 0.0)
                 distance[name] = x
-                keep = pa.array(np.arange(table.num_rows), mask=x > FAR)
-                columns[name] = columns[name].take(keep)
-        return cls(pa.table(columns), missing, odd_form, distance, texts)
+                if (x > FAR).any():
+                    keep = pa.array(np.arange(table.num_rows), mask=x > FAR)
+                    near[name] = columns[name].take(keep)
+        given = pa.table(columns)
+        seen = pa.table(columns | near) if near else given
+        return cls(seen, given, missing, odd_form, distance, texts)
 
 
 def numbers_in_text(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, Bools]:

@@ -29,7 +29,7 @@ from varjepa.models.cells import (
 )
 from varjepa.models.var_t_jepa import CellDistributions, VarTJepa
 from varjepa.tables.codec import EncodedTable, TableCodec
-from varjepa.tables.columns import VALUE, NumericFeature
+from varjepa.tables.columns import NumericFeature
 
 Floats = NDArray[np.float64]
 
@@ -174,8 +174,8 @@ class NumberTails:
 
     @classmethod
     def of(cls, number: NumericFeature) -> NumberTails | None:
-        """None where there are no values, or of a part of a date that comes round again."""
-        if not number.marginal.quantiles or number.part not in (VALUE, "elapsed"):
+        """None where there are no values."""
+        if not number.marginal.quantiles:
             return None
         unit = np.array(number.marginal.quantiles)
         values = number.scaler.from_unit(unit, on_step=False).astype(np.float64)

@@ -33,7 +33,7 @@ def audit(
         Path | None, typer.Option(help="Also write the table with its repairs to this file.")
     ] = None,
     min_confidence: Annotated[
-        float, typer.Option(help="Of a repair, from 0 to 1, for --repaired.")
+        float, typer.Option(help="Of a repair, from 0 to 1, for --repaired.", min=0.0, max=1.0)
     ] = 0.5,
     leave_out: Annotated[
         list[str] | None, typer.Option(help="A column not to audit; may be repeated.")
@@ -50,7 +50,7 @@ def audit(
     """List the cells that do not fit the rest of their row, with repairs and a page.
 
     Missing cells, identifiers, free text and constant columns are not audited. An interrupted audit
-    continues with the same command.
+    continues with the same command, with --overwrite too.
     """
     options.check_paths(out, overwrite, table, model=model)
     if out.exists() and not out.is_dir():
@@ -81,8 +81,6 @@ def audit(
     unfinished = out / "fit"
     with only_writer(out):
         remove_temporaries(out)
-        if overwrite:
-            shutil.rmtree(unfinished, ignore_errors=True)
         try:
             found = find(
                 rows,
@@ -95,21 +93,22 @@ def audit(
                 random_state=seed,
                 verbose=1,
                 folder=unfinished,
+                overwrite=overwrite,
             )
         except KeyboardInterrupt as stop:
             raise Interrupted("interrupted; the same command continues") from stop
         found.save(out, raw_text)
         if repaired is not None:
-            mended = read_table(found.repaired(min_confidence))
-            write_table(_joined(source, mended), repaired, raw_text)
+            new = read_table(found.repaired(min_confidence))
+            write_table(_joined(source, new), repaired, raw_text)
             console.print(f"repaired table: {repaired}", soft_wrap=True)
         shutil.rmtree(unfinished, ignore_errors=True)
     console.print(f"{found}\nreport: {out / 'report.html'}", soft_wrap=True)
 
 
-def _joined(source: Any, mended: pa.Table) -> pa.Table:
+def _joined(source: Any, new: pa.Table) -> pa.Table:
     """All columns of the source, those that were audited as they are after repairs."""
     for place, name in enumerate(source.column_names):
-        if name in mended.column_names:
-            source = source.set_column(place, name, mended[name])
+        if name in new.column_names:
+            source = source.set_column(place, name, new[name])
     return source

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 BULK, TAIL = 0.6, 0.9
-"""Quantiles between which a tail's slope is measured: errors are the top few per cent."""
+"""Quantiles between which a tail's scale is measured: errors are the top few per cent."""
 
-MIN_SLOPE = 0.5
+MIN_SCALE = 0.5
 """Of log odds, at least. Theory bounds it by 1 only from above (exp(score) has a mean of about 1
 under the null); .5 was picked by trial, see benchmarks/LOG.md."""
 
@@ -22,24 +22,24 @@ class ExponentialTail:
     """Null distribution of scores: what was seen up to a quantile, exponential beyond it.
 
     The table that scores come from has errors, which are among the largest scores. So the largest
-    tenth is not looked at: the slope is that of the values before it, or flatter. A score is log
+    tenth is not looked at: the scale is that of the values before it, or larger. A score is log
     odds, so exp(−score) is about a p-value by itself (Markov); it has the say where values are few.
     """
 
-    def __init__(self, scores: Floats, min_slope: float = MIN_SLOPE, prior: int = PRIOR_VALUES):
+    def __init__(self, scores: Floats, min_scale: float = MIN_SCALE, prior: int = PRIOR_VALUES):
         known = np.sort(scores[~np.isnan(scores)])
         self.values = known[: max(1, int(TAIL * len(known)))]
         self.count, self.prior = len(known), prior
-        self.start, self.slope = 0.0, min_slope
+        self.start, self.scale = 0.0, min_scale
         if len(known):
             low, self.start = np.quantile(known, [BULK, TAIL])
-            steepest = (self.start - low) / np.log((1.0 - BULK) / (1.0 - TAIL))
-            self.slope = max(min_slope, float(steepest))
+            measured = (self.start - low) / np.log((1.0 - BULK) / (1.0 - TAIL))
+            self.scale = max(min_scale, float(measured))
 
     def p_values(self, scores: Floats) -> Floats:
         """Chance of such a score or a larger one; NaN stays."""
         with np.errstate(over="ignore", invalid="ignore"):
-            beyond = (1.0 - TAIL) * np.exp(-np.maximum(scores - self.start, 0.0) / self.slope)
+            beyond = (1.0 - TAIL) * np.exp(-np.maximum(scores - self.start, 0.0) / self.scale)
             rank = np.searchsorted(self.values, scores) if self.count else np.zeros(scores.shape)
             within = 1.0 - rank / max(self.count, 1)
             p = np.where(scores > self.start, beyond, np.maximum(within, beyond))

@@ -46,6 +46,9 @@ FEWEST_ROWS = 50
 CALIBRATION_ROWS = 1000
 """Calibration rows for ``target_risk``, where they are no more than half of all."""
 
+FEW_ROWS = 100
+"""Tables of fewer rows leave the classifier three quarters: half may lack a whole class."""
+
 
 def check_abstain_by(abstain_by: AbstainBy) -> None:
     """One of the named uncertainties, a function, or a model with latent uncertainties."""
@@ -432,7 +435,7 @@ class SelectiveClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             the rows that the classifier learns from, or a ``FrozenEstimator`` of one that was
             fitted to other rows.
         calibration_share: share of the rows of ``fit`` kept for calibration. None: a quarter; for
-            ``target_risk`` up to a half, if that makes no more than 1,000 rows.
+            ``target_risk`` up to a half of 100 rows or more, if that makes no more than 1,000.
         abstain_label: what ``predict_or_abstain`` gives for abstained rows; not one of the classes.
         random_state: seed of the random split.
 
@@ -611,7 +614,7 @@ class SelectiveClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         share = self.calibration_share
         if share is None:
             share = 0.25
-            if self.target_risk is not None:
+            if self.target_risk is not None and len(labels) >= FEW_ROWS:
                 share = min(0.5, max(share, CALIBRATION_ROWS / len(labels)))
         return train_test_split(X, labels, test_size=share, random_state=self.random_state)
 

@@ -187,6 +187,40 @@ def bench_fit_command(
         console.print(line, soft_wrap=True)
 
 
+@bench.command("paths", cls=ListCommand)
+def bench_paths_command(
+    device: Device = "auto",
+    steps: Annotated[int, typer.Option(help="Timed steps of each.")] = 64,
+    widths: Annotated[list[int] | None, typer.Option(help="Only models of these widths.")] = None,
+    limit: Annotated[float, typer.Option(help="Seconds of one way on one shape.")] = 240.0,
+    json: Json = None,
+) -> None:
+    """Ways to compute a default model's step, compared; measures only what the JSON file lacks."""
+    from benchmarks.paths import SHAPES, bench_paths
+    from varjepa.environment import pick_device
+
+    kind = pick_device(device).type
+    _check_json(json)
+    rows: list[dict[str, Any]] = read_json(json) if json is not None and json.exists() else []
+
+    def show(row: dict[str, Any]) -> None:
+        took = row.get("error") or (
+            f"{row['step_ms']} ms a step (processor {row['processor_ms']} ms), "
+            f"cold {row['cold_s']} s, fit {row['fit_s']} s"
+        )
+        console.print(
+            f"d {row['d']}, {row['batch']} rows, {row['columns']} columns, depth {row['depth']}: "
+            f"{row['path']}: {took}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        if json is not None:
+            write_json(json, rows)
+
+    shapes = [shape for shape in SHAPES if widths is None or shape.d in widths]
+    bench_paths(kind, positive("--steps", steps), shapes, None, limit, rows, show)
+
+
 def _sentence(row: dict[str, Any]) -> str:
     r = row
     return (

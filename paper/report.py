@@ -40,7 +40,7 @@ from paper.downstream import (
 )
 from paper.labels import KEY as LABELS_KEY
 from paper.labels import labels_blocks, open_labels
-from paper.protocol import SCORES
+from paper.protocol import ANSWER_SCORES, SCORES
 from paper.published import PAPER_PREDICTORS, sensitivity_paper_value, uncertainty_paper_value
 from paper.representations import LEARNED, TRAININGS_KEY, open_trainings
 from paper.sensitivity import KEY as SENSITIVITY_KEY
@@ -124,7 +124,7 @@ KNOWN: Mapping[str, Sequence[object]] = {
     "setting": SETTINGS,
     "variant": tuple(SIMULATION_VARIANTS),
     "table": tuple(SENSITIVITY),
-    "uncertainty": (*SCORES, None),
+    "uncertainty": (*SCORES, *ANSWER_SCORES, None),
 }
 """Names that have a place in a report; rows with others are left out."""
 
@@ -464,7 +464,11 @@ def _mean(cells: Cells, dataset: str, name: str, coverage: float) -> float | Non
 
 
 def _ours(settings: Sequence[str]) -> str:
-    words = {"paper": "ours in the paper's setting", "ours": "ours in our own"}
+    words = {
+        "paper": "ours in the paper's setting",
+        "ours": "ours in our own",
+        "default": "`VarTJEPA()` as it is",
+    }
     return ", ".join(words[setting] for setting in settings)
 
 

@@ -8,7 +8,7 @@ import pytest
 from paper.cells import choices_of, fit_best, predictor_settings
 from paper.predictors.inputs import DEFAULT_ADAPTER, Inputs, RawFeatures
 from paper.predictors.training import PREDICTORS, FitOptions, XGBoostSettings
-from paper.settings import CHOICES, FULL, SETTINGS
+from paper.settings import CHOICES, FULL
 
 
 class Data:
@@ -61,7 +61,7 @@ def test_the_first_choice_is_the_paper_s() -> None:
 
 
 def test_a_choice_is_part_of_the_settings() -> None:
-    paper, ours = (predictor_settings("xgboost", "adult", FULL, s) for s in SETTINGS)
+    paper, ours = (predictor_settings("xgboost", "adult", FULL, s) for s in ("paper", "ours"))
     assert (paper["adapter"], paper["trees"]) == ("flat", None)
     every = {name: (c["adapter"], c["trees"]["depth"]) for name, c in ours["choices"].items()}
     assert every == {
@@ -72,7 +72,7 @@ def test_a_choice_is_part_of_the_settings() -> None:
     }
     assert ours["choices"]["depth 3"]["sizes"] is None
     assert ours["choices"]["depth 10, rate .3"]["sizes"]["most"] == 16
-    paper, ours = (predictor_settings("mlp", "adult", FULL, s) for s in SETTINGS)
+    paper, ours = (predictor_settings("mlp", "adult", FULL, s) for s in ("paper", "ours"))
     assert paper["adapter"] == "linear"
     assert [c["adapter"] for c in ours["choices"].values()] == ["linear", "flat"]
     assert predictor_settings("mlp", None, FULL, "ours") == {**paper, "adapter": None}

@@ -191,7 +191,8 @@ def obtain_model(
                 for key in ("loss", "filtered accuracy", "accuracy")
                 if epoch.get(key) is not None
             )
-            log(f"{name}: epoch {epoch['epoch']}, {scores}")
+            most = "" if spec.epochs is None else f" of {spec.epochs}"
+            log(f"{name}: epoch {epoch['epoch']}{most}, {scores}")
 
     run = Run(checkpoint_dir=checkpoints, resume=True)
     try:

@@ -119,7 +119,7 @@ COMBINED_PARTS: Mapping[str, tuple[str, ...]] = {
 }
 """what each is combined from"""
 
-SHARED_SCORES = (*SCORES, *ANSWER_SCORES, *POSTHOC, *OWN, *DOUBTS, *COMBINED, *BOUNDS)
+SHARED_SCORES = (*SCORES, *POSTHOC, *OWN, *DOUBTS, *COMBINED, *BOUNDS)
 PAPER_SCORES = (LATENT, *POSTHOC)
 
 
@@ -554,8 +554,7 @@ def score_tables(about: tuple[Any, ...], here: Groups) -> list[Table]:
     columns = ["score", *METRICS.values()]
     shared = [
         [score, *(mean_of(here.get(("shared", score)), metric) for metric in METRICS)]
-        for score in SHARED_SCORES
-        if setting == "default" or score not in ANSWER_SCORES
+        for score in (*(ANSWER_SCORES if setting == "default" else ()), *SHARED_SCORES)
     ]
     paper: list[list[str | Cell]] = [
         [

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from paper.cells import choices_of, fit_best, predictor_settings
+from paper.datasets.catalogue import DATASETS
 from paper.predictors.inputs import DEFAULT_ADAPTER, Inputs, RawFeatures
 from paper.predictors.training import PREDICTORS, FitOptions, XGBoostSettings
-from paper.settings import CHOICES, FULL
+from paper.settings import CHOICES, DEFAULT_TREES, FULL, WIDE_COLUMNS
 
 
 class Data:
@@ -76,3 +77,13 @@ def test_a_choice_is_part_of_the_settings() -> None:
     assert paper["adapter"] == "linear"
     assert [c["adapter"] for c in ours["choices"].values()] == ["linear", "flat"]
     assert predictor_settings("mlp", None, FULL, "ours") == {**paper, "adapter": None}
+
+
+def test_default_has_one_rule_for_all_datasets() -> None:
+    for dataset, info in DATASETS.items():
+        wide = info.numeric + info.categorical > WIDE_COLUMNS
+        assert list(choices_of("mlp", dataset, "default")) == ["principal" if wide else "default"]
+        trees = choices_of("xgboost", dataset, "default")
+        assert list(trees) == list(DEFAULT_TREES)
+        adapters = {change["adapter"] for change in trees.values()}
+        assert adapters == {"principal" if wide else "components"}

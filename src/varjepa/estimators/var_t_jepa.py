@@ -87,6 +87,7 @@ from varjepa.models.inference import (
 )
 from varjepa.models.masking import masks_from_cells
 from varjepa.models.var_t_jepa import VarTJepa
+from varjepa.nn.kernels.cpu import RowThreads
 from varjepa.randomness import generator_for
 from varjepa.settings import Architecture, Objective, Training, at_least_one, one_of
 from varjepa.tables import TableCodec, read_table
@@ -143,17 +144,21 @@ def predicted_table(
 
     Cells are drawn, or are the model's best guess.
     """
-    parts = []
-    for part in rows.split(_BATCH):
+
+    def predict(part: EncodedTable) -> EncodedTable:
         observed = part.observed
         if observed is None or bool(observed.all()):
-            parts.append(part)
-            continue
+            return part
         masks = masks_from_cells(observed, ~observed)
         latents = predict_latents(model, part, masks, generator if z_from_prior else None)
-        parts.append(
-            sample_cells(model, latents, generator) if draw else most_likely_cells(model, latents)
-        )
+        if draw:
+            return sample_cells(model, latents, generator)
+        return most_likely_cells(model, latents)
+
+    # one generator: parts that draw from it come in order
+    in_order = draw or z_from_prior or rows.num.device.type != "cpu"
+    with RowThreads(1 if in_order else None) as threads:
+        parts = list(threads.map(predict, list(rows.split(_BATCH))))
     num = torch.cat([part.num for part in parts])
     cat = torch.cat([part.cat for part in parts])
     if draw and model.settings.numbers == "bins":

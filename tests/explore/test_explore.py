@@ -1,7 +1,7 @@
 """Claims about ``varjepa.explore`` and `varjepa explore`.
 
 1. The page holds the table as it is: texts, numbers and dates of every column, those that the model
-   does not know included; missing cells are missing. Atypical cells are of the model's columns only.
+   does not know included; missing cells are missing. Only the model's columns have atypical cells.
 2. Uncertainty, outlier score, atypical cells and similar rows are those of the model. Rows
    that are near each other on the map are similar; the same seed draws the same map.
 3. Of many rows some are drawn, in order, by the seed, and the page says so.

@@ -8,7 +8,7 @@
    depend on the rows that come with it.
 4. A model folder gives the same scores to the last bit. It holds at most 2,048 rows and 131,072
    cells, and nothing of columns that are not modelled. ``forget_rows`` leaves no row in it, and
-   the card says none; then the score is the surprise alone.
+   the card says none; then the score is "atypical" alone.
 5. Kept rows of wrong shape or values are refused in one sentence.
 6. OutlierDetector is a scikit-learn outlier detector: its checks pass. ``contamination`` is the
    share of training rows it calls outliers. A frozen model is taken as it is.
@@ -188,8 +188,8 @@ def test_forgotten_rows_leave_no_trace(model: VarTJEPA, tmp_path: Path) -> None:
     loaded, rows = VarTJEPA.load(tmp_path / "without"), table(100, seed=1)
     np.testing.assert_array_equal(loaded.outlier_score(rows), forgetful.outlier_score(rows))
     assert list(loaded.outlier_parts(rows)) == ["atypical"]
-    surprise = model.uncertainty(rows, "atypical")
-    np.testing.assert_array_equal(np.argsort(loaded.outlier_score(rows)), np.argsort(surprise))
+    atypical = model.uncertainty(rows, "atypical")
+    np.testing.assert_array_equal(np.argsort(loaded.outlier_score(rows)), np.argsort(atypical))
     np.testing.assert_array_equal(loaded.transform(rows), model.transform(rows))
 
 

@@ -1,8 +1,8 @@
 """Claims about ``varjepa.explore`` and `varjepa explore`.
 
 1. The page holds the table as it is: texts, numbers and dates of every column, those that the model
-   does not know included; missing cells are missing. Surprises are of the model's columns only.
-2. Uncertainty, outlier score, surprises and similar rows are those of the model. Rows
+   does not know included; missing cells are missing. Only the model's columns have atypical cells.
+2. Uncertainty, outlier score, atypical cells and similar rows are those of the model. Rows
    that are near each other on the map are similar; the same seed draws the same map.
 3. Of many rows some are drawn, in order, by the seed, and the page says so.
 4. Tables of two rows, of equal rows, and of arrays work; a notebook shows the page in a frame.
@@ -64,9 +64,9 @@ def test_the_page_holds_the_table(data: ExploreData) -> None:
     assert days is not None
     assert pd.Series(days).rank().tolist() == frame["seen"].rank().tolist()
     assert str(by_name["seen"].values[0]).startswith(str(frame["seen"][0])[:10])
-    assert by_name["size"].surprises is not None
-    assert by_name["size"].surprises[4] is None
-    assert by_name["label"].surprises is None
+    assert by_name["size"].atypical is not None
+    assert by_name["size"].atypical[4] is None
+    assert by_name["label"].atypical is None
     assert by_name["label"].numbers is None
     assert set(by_name["empty"].values) == {None}
 
@@ -81,7 +81,7 @@ def test_measures_and_similar_rows_are_those_of_the_model(
     assert data.similar == tuple(map(tuple, near.tolist()))
     np.testing.assert_allclose(measures["outlier score"], model.outlier_score(known), rtol=1e-5)
     cells = model.cell_uncertainty(known, "atypical")
-    shades = {column.name: column.surprises for column in data.columns}
+    shades = {column.name: column.atypical for column in data.columns}
     for name in ("size", "colour", "seen"):
         wanted = np.clip(cells[name] / explore_module.FULL_COLOUR, 0.0, 1.0)
         found = np.array(shades[name], dtype=float)
@@ -115,7 +115,7 @@ def test_odd_tables(model: VarTJEPA) -> None:
     by_position = small(VarTJEPA, **SMALL).fit(array)
     found = varjepa.explore(by_position, pd.DataFrame(array, columns=["a", "b", "c"]))
     assert [c.name for c in found.columns] == ["a", "b", "c"]
-    assert found.columns[2].surprises is not None
+    assert found.columns[2].atypical is not None
 
 
 def test_a_notebook_shows_it(data: ExploreData, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def example(rows: int = 300, extra: int = 0) -> ExploreData:
     noise = rng.normal(size=(extra + 1, rows))
     prices: list[float | None] = [float(p) for p in price]
     prices[3] = None
-    surprises = rng.uniform(size=rows)
+    atypical = rng.uniform(size=rows)
     numbers = [ExploreColumn(f"noise {i}", "numeric", *_numbers(v)) for i, v in enumerate(noise)]
     return ExploreData(
         title="Houses",
@@ -52,7 +52,7 @@ def example(rows: int = 300, extra: int = 0) -> ExploreData:
                 "numeric",
                 tuple(None if p is None else f"{p:.2f}" for p in prices),
                 tuple(prices),
-                tuple(float(s) for s in surprises),
+                tuple(float(s) for s in atypical),
             ),
             ExploreColumn(
                 "built",

@@ -163,7 +163,7 @@ def test_a_click_opens_a_row_and_its_similar_rows(page: Page) -> None:
     similar = "[...document.querySelectorAll('.similar .name')].map(e => e.textContent)"
     assert page.js(similar) == [f"r{i}" for i in data.similar[row]]
     cells = page.js("[...document.querySelectorAll('.row-cells li')].map(e => e.innerText)")
-    assert cells[0].split() == ["price", data.columns[1].values[row]]  # it alone has a surprise
+    assert cells[0].split() == ["price", data.columns[1].values[row]]  # it alone has a score
     assert len(cells) == len(data.columns)
     page.browser.click(".similar button")
     assert page.text("#panel-title") == f"Row r{data.similar[row][0]}"

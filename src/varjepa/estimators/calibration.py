@@ -282,7 +282,7 @@ FLOOR = 0.01
 """Added to distances, so that their logarithm exists where rows repeat."""
 
 PART_WEIGHTS = {"distance": 1.0, "atypical": 0.25}
-"""Of the outlier score's parts: distance to the nearest rows, surprise of a row's cells."""
+"""Of the outlier score's parts: distance to the nearest rows, how atypical the cells are."""
 
 Parts = dict[str, NDArray[np.float32]]
 """by name, (n,) each; no distance where no rows are kept"""

@@ -396,12 +396,12 @@ class VarTJEPA(TableEstimator):
         """How unlike the training rows each row is: one number a row, higher is more so.  # (n,)
 
         Two parts, each in standard deviations of the training rows: the log distance to the 20th
-        nearest of up to 2,048 training rows that the model keeps, and a quarter of the surprise of
-        its cells, ``uncertainty(X, "atypical")``. :meth:`outlier_parts` gives them one by one. How
+        nearest of up to 2,048 training rows that the model keeps, and a quarter of
+        ``uncertainty(X, "atypical")``. :meth:`outlier_parts` gives them one by one. How
         the score was chosen: benchmarks/results/outlier-choice.json.
 
         Missing cells count with the model's best guess, and so do levels that training did not
-        have: they make no row an outlier. After :meth:`forget_rows` only the surprise counts.
+        have: they make no row an outlier. After :meth:`forget_rows` only the second part counts.
         """
         parts = self.outlier_parts(X)
         return self.neighbours_.combine(parts)

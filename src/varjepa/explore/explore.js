@@ -238,14 +238,14 @@ function pairedBars(shares, { low, high }, isNumber) {
 function openRow(row) {
   state.row = state.at = row;
   const about = data.measures.map(({ name, numbers }) => [text(name), number(numbers[row])]);
-  const cells = columns.map((c) => ({ c, heat: c.surprises ? c.surprises[row] : null })).sort((a, b) => (b.heat ?? -1) - (a.heat ?? -1));
+  const cells = columns.map((c) => ({ c, heat: c.atypical ? c.atypical[row] : null })).sort((a, b) => (b.heat ?? -1) - (a.heat ?? -1));
   const similar = data.similar[row].slice(0, 5).map((other) => cellLine(data.labels[other], state.colouring.read ? state.colouring.read(other) : number(state.colouring.numbers[other]), null, () => openRow(other)));
   panel.open(el("span", {}, "Row ", text(data.labels[row])), "", [
     about.length ? pairs(about) : null,
     similar.length ? el("h3", {}, "Similar rows") : null,
     similar.length ? el("ul", { class: "cells similar" }, similar) : null,
-    el("h3", {}, columns.some((c) => c.surprises) ? "Cells, the most surprising first" : "Cells"),
-    el("ul", { class: "cells row-cells" }, cells.map(({ c, heat }) => cellLine(c.name, c.read(row), c.surprises ? (heat ?? 0) : null, null))),
+    el("h3", {}, columns.some((c) => c.atypical) ? "Cells, the least likely first" : "Cells"),
+    el("ul", { class: "cells row-cells" }, cells.map(({ c, heat }) => cellLine(c.name, c.read(row), c.atypical ? (heat ?? 0) : null, null))),
   ], clear);
   redraw();
 }

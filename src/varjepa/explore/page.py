@@ -35,7 +35,7 @@ def _pack(data: ExploreData) -> dict[str, Any]:
                 "kind": column.kind,
                 "texts": pack_texts(column.values),
                 "numbers": _figures(column.numbers, 9),
-                "surprises": _figures(column.surprises, 3),
+                "atypical": _figures(column.atypical, 3),
             }
             for column in data.columns
         ],

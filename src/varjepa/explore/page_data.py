@@ -19,8 +19,8 @@ class ExploreColumn:
     """as text, None where missing"""
     numbers: tuple[float | None, ...] | None
     """numbers and dates: places on an axis; None for categories"""
-    surprises: tuple[float | None, ...] | None
-    """scaled to 0..1 for colour, or None where they were not computed"""
+    atypical: tuple[float | None, ...] | None
+    """how unlikely each cell is given the others, 0..1 for colour; None: not computed"""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

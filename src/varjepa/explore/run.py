@@ -55,7 +55,7 @@ def explore(
     """Make a page on which the rows of a table can be explored, in one HTML file.
 
     A map of the rows; colour by any column or measure; groups compared with the rest; single rows
-    with the surprise of their cells and five similar rows.
+    with how unlikely their cells are, and five similar rows.
 
     Args:
         model: a fitted model, or a model folder.
@@ -93,7 +93,7 @@ def explore(
         quiet.enter_context(collect_warnings())
         points, _ = comparable_rows(estimator, encoded)
         similar = nearest_rows(points, None, min(SIMILAR, len(numbers) - 1))[1]
-        stages.begin("surprise of cells")
+        stages.begin("atypical cells")
         cells = estimator.cell_uncertainty(rows, "atypical").columns
         stages.begin("uncertainty")
         measures = {"uncertainty": estimator.uncertainty(rows)}
@@ -102,7 +102,7 @@ def explore(
         stages.begin("map")
         x, y = draw_map(points, random_state).T
     heat = [np.clip(column.to_numpy() / FULL_COLOUR, 0.0, 1.0) for column in cells]
-    surprises = dict(zip(rows.column_names, heat, strict=True))
+    atypical = dict(zip(rows.column_names, heat, strict=True))
     data = ExploreData(
         title=title,
         facts=(
@@ -113,7 +113,7 @@ def explore(
         labels=tuple(map(str, numbers.tolist())),
         x=tuple(x.tolist()),
         y=tuple(y.tolist()),
-        columns=tuple(_columns(estimator, table, surprises)),
+        columns=tuple(_columns(estimator, table, atypical)),
         measures=tuple((name, tuple(values.tolist())) for name, values in measures.items()),
         similar=tuple(map(tuple, similar.tolist())),
     )
@@ -149,7 +149,7 @@ def draw_map(points: NDArray[np.float32], random_state: int) -> NDArray[np.float
 
 
 def _columns(
-    estimator: VarTJEPA, table: pa.Table, surprises: dict[str, NDArray[np.float32]]
+    estimator: VarTJEPA, table: pa.Table, atypical: dict[str, NDArray[np.float32]]
 ) -> list[ExploreColumn]:
     """Every column that can be shown, those that the model does not know included."""
     shown = [field.name for field in table.schema if is_supported(field.type)]
@@ -159,7 +159,7 @@ def _columns(
         kinds |= {column.name: column.kind for column in describe_table(table.select(new)).columns}
     found = []
     for name in shown:
-        numbers, heat = None, surprises.get(name)
+        numbers, heat = None, atypical.get(name)
         if kinds[name] == "numeric":
             read = as_numbers(table[name], name)
             numbers = _optional(read.values.astype(np.float64), read.valid)

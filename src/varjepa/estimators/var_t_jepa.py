@@ -88,7 +88,6 @@ from varjepa.models.inference import (
 from varjepa.models.masking import masks_from_cells
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.nn.kernels.cpu import RowThreads
-from varjepa.nn.layers import TableShape
 from varjepa.randomness import generator_for
 from varjepa.settings import Architecture, Objective, Training, at_least_one, one_of
 from varjepa.tables import TableCodec, read_table
@@ -251,7 +250,8 @@ class VarTJEPA(TableEstimator):
     or a pattern of Parquet files, which may be larger than memory.
 
     Args:
-        architecture: sizes of the networks.
+        architecture: sizes of the networks. None: ``Architecture()``, half as wide for a table of
+            up to 2,000 training rows.
         objective: masks and weights of the ELBO's terms.
         training: length, optimisation, validation. Every field of these three is documented in
             :mod:`varjepa.settings`; change one with ``set_params(training__epochs=20)``.
@@ -294,6 +294,7 @@ class VarTJEPA(TableEstimator):
         "objective": Objective,
         "training": Training,
     }
+    _network = VarTJepa
     _has_uncertainty = True
     _scaling = "standard"
     _remedy = "train longer, raise alpha_rec and alpha_gen, or lower the KL weights"
@@ -591,9 +592,6 @@ class VarTJEPA(TableEstimator):
     @property
     def _has_bins(self) -> bool:
         return bool(self.settings("architecture").numbers == "bins")
-
-    def _build(self, shape: TableShape) -> VarTJepa:
-        return VarTJepa(shape, self.settings("architecture"))
 
     def _loss(self, model: VarTJepa) -> VarTJepaLoss:
         return VarTJepaLoss(model, self.settings("objective"))

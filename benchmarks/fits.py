@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -24,6 +25,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
+from subprocess import Popen
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -306,6 +308,31 @@ def measure_peer(emit: Emit, name: str, peer: str) -> None:
     filled = IMPUTERS[peer](table.known, None, 0)
     seconds = time.perf_counter() - start
     emit({"seconds": round(seconds, 3), **_errors(table, filled)})
+
+
+BUSY_SHAPES = {"300x7": FitShape(300, 7), "2000x15": FitShape(2000, 15)}
+
+
+def measure_busy(emit: Emit, name: str, steps: int) -> None:
+    """A fit of so many steps on a CPU, alone and beside a process that never waits."""
+    shape = BUSY_SHAPES[name]
+    frame = dependent_table(shape.rows, shape.columns)
+    model = varjepa.VarTJEPA(random_state=0, device="cpu")
+    model.set_params(training__patience=1000, training__max_steps=1).fit(frame)
+    model.set_params(training__max_steps=steps)
+    for busy in (0, 1):
+        with ExitStack() as stack:
+            for _ in range(busy):
+                other = stack.enter_context(Popen([sys.executable, "-c", "while True: pass"]))
+                stack.callback(other.kill)
+            start, processor = time.perf_counter(), time.process_time()
+            model.fit(frame)
+            emit({
+                "shape": name, "steps": steps, "busy_processes": busy, "seed": 0,
+                "fit_s": round(time.perf_counter() - start, 3),
+                "processor_s": round(time.process_time() - processor, 3),
+                "environment": describe_environment("cpu"),
+            })  # fmt: skip
 
 
 PEERS = ("boosting", "miss_forest", "miceforest", "isolation_forest")

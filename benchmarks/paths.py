@@ -2,7 +2,7 @@
 
 Every way is measured in a fresh process with empty compiler caches: seconds until its first steps
 are done (cold), then milliseconds per step (warm), over the mask sizes of a training. A whole fit
-of ``FIT_STEPS`` steps is estimated from both.
+of ``FIT_STEPS`` steps is estimated from both. Then the same way embeds rows.
 """
 
 from __future__ import annotations
@@ -20,17 +20,22 @@ from benchmarks.fits import Emit, Row, dependent_table, in_process
 from benchmarks.measures import synchronise
 from varjepa import VarTJEPA
 from varjepa.environment import describe_environment
+from varjepa.models.inference import embed_rows
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.nn.kernels import reference_only
-from varjepa.nn.kernels.cpu import RowThreads
+from varjepa.nn.kernels.cpu import RowThreads, map_blocks
 from varjepa.nn.transformer import Block
 from varjepa.settings import Architecture, Objective, Training
+from varjepa.tables.codec import EncodedTable
 from varjepa.training.cuda_graphs import CapturedStepper, PaddedStepper
 from varjepa.training.losses import VarTJepaLoss
 from varjepa.training.step import Stepper
 
 FIT_STEPS = 800
 """steps of a default fit, about"""
+
+USED_ROWS = 4096
+"""rows that are embedded"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +91,13 @@ SHAPES = (
     PathShape(128, 256, 15),
     PathShape(64, 256, 15),
     PathShape(64, 512, 15, depth=2),
+    PathShape(128, 256, 100),
 )
 
 
 @contextmanager
-def steps_of(path: Path, shape: PathShape, device: str) -> Iterator[Callable[[], None]]:
-    """The next step of a training."""
+def stepper_of(path: Path, shape: PathShape, device: str) -> Iterator[Stepper]:
+    """A training that computes in this way, while this is open."""
     frame = dependent_table(8 * shape.batch, shape.columns)
     small = {"architecture__d": 16, "architecture__predictor_width": 16, "training__max_steps": 1}
     encoded = VarTJEPA(random_state=0, device="cpu").set_params(**small).fit(frame)
@@ -113,13 +119,35 @@ def steps_of(path: Path, shape: PathShape, device: str) -> Iterator[Callable[[],
                 stepper.threads.close()
             stepper.threads = None if path.threads is None else RowThreads(path.threads)
         stepper.begin_epoch()
+        yield stepper
 
-        def step() -> None:
-            if stepper.epoch_is_over:
-                stepper.begin_epoch()
-            stepper.step()
 
-        yield step
+def take_steps(stepper: Stepper, steps: int) -> float:
+    """Seconds of the next steps."""
+    start = time.perf_counter()
+    for _ in range(steps):
+        if stepper.epoch_is_over:
+            stepper.begin_epoch()
+        stepper.step()
+    synchronise(stepper.device.type)
+    return time.perf_counter() - start
+
+
+def rows_per_s(use: Callable[[VarTJepa, EncodedTable], object], stepper: Stepper) -> float:
+    """Rows per second of a use of the model, on blocks of rows; the better of two passes."""
+    model, rows = stepper.loss.model, stepper.rows
+    assert isinstance(model, VarTJepa)
+    model.eval()
+    several = rows.take(torch.arange(USED_ROWS, device=stepper.device) % len(rows))
+    seconds = []
+    for _ in range(2):
+        start = time.perf_counter()
+        with torch.no_grad():
+            for _ in map_blocks(lambda block: use(model, block), several):
+                pass
+        synchronise(stepper.device.type)
+        seconds.append(time.perf_counter() - start)
+    return round(USED_ROWS / min(seconds), 1)
 
 
 def measure_path(emit: Emit, name: str, shape: PathShape, device: str, steps: int) -> None:
@@ -127,23 +155,19 @@ def measure_path(emit: Emit, name: str, shape: PathShape, device: str, steps: in
     os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()
     path = (CPU_PATHS if device == "cpu" else GPU_PATHS)[name]
-    synchronise(device)
-    with steps_of(path, shape, device) as step:
-        start = time.perf_counter()
-        for _ in range(steps):  # every mask size comes at least once
-            step()
-        synchronise(device)
-        first = time.perf_counter() - start
-        start, processor = time.perf_counter(), time.process_time()
-        for _ in range(steps):
-            step()
-        synchronise(device)
-        warm = (time.perf_counter() - start) / steps
+    with stepper_of(path, shape, device) as stepper:
+        first = take_steps(stepper, steps)  # every mask size comes at least once
+        processor = time.process_time()
+        warm = take_steps(stepper, steps) / steps
         processor = (time.process_time() - processor) / steps
+        if path.threads is not None:
+            torch.set_num_threads(path.threads)
+        embedded = rows_per_s(embed_rows, stepper)
     cold = max(0.0, first - steps * warm)
     emit({
         "cold_s": round(cold, 2), "step_ms": round(1e3 * warm, 3),
         "processor_ms": round(1e3 * processor, 3), "fit_s": round(cold + FIT_STEPS * warm, 2),
+        "embed_rows_per_s": embedded,
     })  # fmt: skip
 
 

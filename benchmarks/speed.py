@@ -221,6 +221,31 @@ def bench_paths_command(
     bench_paths(kind, positive("--steps", steps), shapes, None, limit, rows, show)
 
 
+@bench.command("busy")
+def bench_busy_command(
+    steps: Annotated[int, typer.Option(help="Steps of each fit.")] = 300,
+    json: Json = None,
+) -> None:
+    """Time small fits on a CPU, alone and beside a process that never waits."""
+    from benchmarks.fits import BUSY_SHAPES, in_process, measure_busy
+
+    _check_json(json)
+    rows: list[dict[str, Any]] = []
+    for shape in BUSY_SHAPES:
+        alone, beside = in_process(measure_busy, (shape, positive("--steps", steps)), None)
+        assert alone is not None
+        assert beside is not None
+        rows += [alone, beside]
+        console.print(
+            f"{shape}: {steps} steps in {alone['fit_s']} s, beside a busy process in "
+            f"{beside['fit_s']} s, [bold]{beside['fit_s'] / alone['fit_s']:.2f} ×[/]",
+            markup=True,
+            soft_wrap=True,
+        )
+        if json is not None:
+            write_json(json, rows)
+
+
 def _sentence(row: dict[str, Any]) -> str:
     r = row
     return (

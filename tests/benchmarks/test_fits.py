@@ -7,6 +7,7 @@
 4. Every measurement becomes a row once; a second run measures only what is missing; a peer that
    takes too long is ended.
 5. The shares of a fit's parts add up to 1.
+6. A fit beside a busy process is timed next to one without, and the process is ended.
 """
 
 from __future__ import annotations
@@ -132,3 +133,23 @@ def test_shares_add_up(tmp_path: Path) -> None:
     assert sum(shares.values()) == pytest.approx(1.0, abs=0.01)
     assert min(shares["reading"], shares["steps"], shares["validation"]) > 0.0
     assert shares["other"] < 0.2
+
+
+# --- 6
+
+
+def test_a_fit_beside_a_busy_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    class Spied(fits.Popen):  # type: ignore[type-arg]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            started.append(self)
+
+    monkeypatch.setattr(fits, "Popen", Spied)
+    monkeypatch.setitem(fits.BUSY_SHAPES, "tiny", FitShape(60, 4))
+    rows: list[dict[str, Any]] = []
+    fits.measure_busy(rows.append, "tiny", 2)
+    assert [row["busy_processes"] for row in rows] == [0, 1]
+    assert all(row["fit_s"] > 0.0 for row in rows)
+    assert [process.poll() is not None for process in started] == [True]

@@ -12,6 +12,8 @@
    is easy. Rows without any known cell are no obstacle.
 7. A time limit ends a training early, in the middle of an epoch, with a model that is judged and
    used; resumed, a training that ended so stays as it is.
+8. A training that will take over 20 minutes says so once, and what to set; one that has a time
+   limit, or is short, says nothing.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from varjepa.training.checkpoints import TrainingState, checkpointing, snapshot
 from varjepa.training.cuda_graphs import PaddedStepper
 from varjepa.training.loop import (
     FilteredProbe,
+    Forecast,
     HeldOutCells,
     HeldOutLoss,
     LinearProbeSettings,
@@ -386,3 +389,28 @@ def test_a_training_that_ran_out_of_time_stays_ended(tmp_path: Path) -> None:
 def test_a_time_limit_is_above_zero(wrong: float) -> None:
     with pytest.raises(InputError, match="time_limit must be above 0 seconds"):
         replace(SETTINGS, time_limit=wrong)
+
+
+@pytest.mark.parametrize(
+    ("step", "total", "limit", "warnings"),
+    [(40.0, 100, None, 1), (40.0, 100, 60.0, 0), (40.0, 20, None, 0), (0.4, 1000, None, 0)],
+)
+def test_a_long_training_is_announced_once(
+    step: float,
+    total: int,
+    limit: float | None,
+    warnings: int,
+    monkeypatch: pytest.MonkeyPatch,
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
+    forecast = Forecast(0, is_wanted=limit is None)
+    for done in range(1, total + 1):
+        now[0] += step
+        forecast.look(done, total)
+    said = [str(one.message) for one in recwarn]
+    assert len(said) == warnings
+    if said:
+        assert said[0].startswith("training may take another 1 h 6 min")
+        assert "set time_limit, in seconds" in said[0]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -33,6 +34,7 @@ from varjepa.training.checkpoints import (
 )
 from varjepa.training.losses import Loss
 from varjepa.training.processes import ALONE, World
+from varjepa.training.progress import in_words
 from varjepa.training.step import (
     SAMPLE,
     RowSource,
@@ -87,6 +89,7 @@ def train(
         for record in state.history:  # of the epochs before the checkpoint
             on_epoch(record)
         deadline = Deadline(settings.time_limit, past, world)
+        forecast = Forecast(stepper.done, is_wanted=world.is_main and settings.time_limit is None)
         while not (deadline.is_over or state.is_over(stepper.epochs, settings.patience)):
             model.train()
             if stepper.done == len(state.history) * stepper.steps_per_epoch:
@@ -97,6 +100,7 @@ def train(
                 if stepper.has_failed():
                     raise InputError(_not_finite(stepper))
                 on_step(stepper.done, stepper.total)
+                forecast.look(stepper.done, stepper.total)
                 checkpointer.after_step()
                 deadline.look()
 
@@ -151,6 +155,36 @@ class Deadline:
         if self.limit is not None:
             is_late = time.perf_counter() - self.begun > self.limit
             self.is_over = bool(self.world.broadcast_number(float(is_late)))
+
+
+LONG_TRAINING = 1200.0
+"""Seconds from which a training without a time limit is called long."""
+
+FORECAST_AFTER = 30.0
+"""Seconds of steps that a forecast is made from: on a GPU the first ones compile and record."""
+
+
+class Forecast:
+    """Warns once, early on, that a training may take long, and says how to shorten it."""
+
+    def __init__(self, done: int, is_wanted: bool) -> None:
+        self.first, self.is_wanted = done, is_wanted
+        self.begun = time.perf_counter()
+
+    def look(self, done: int, total: int) -> None:
+        """Look at the clock, until there has been enough time to tell."""
+        seconds = time.perf_counter() - self.begun
+        if not self.is_wanted or seconds < FORECAST_AFTER:
+            return
+        self.is_wanted = False
+        left = seconds / (done - self.first) * (total - done)
+        if left > LONG_TRAINING:
+            warnings.warn(
+                f"training may take another {in_words(left)}: to end it earlier with its best "
+                f"checkpoint, set time_limit, in seconds; of a wide table, leave columns out, or "
+                f"set context_share and target_share to a few columns a step",
+                stacklevel=2,
+            )
 
 
 def _not_finite(stepper: Stepper) -> str:

@@ -36,7 +36,7 @@ imports: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # the long forms of the reliability tests; their figures go to benchmarks/results/soak/
 soak: $(READY)

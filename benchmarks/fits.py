@@ -419,14 +419,19 @@ def _is_part_of(row: Row, shape: str, device: str) -> bool:
 def in_process(
     work: Callable[..., None], args: tuple[Any, ...], limit: float | None
 ) -> Iterator[Row | None]:
-    """The rows that ``work`` emits in a fresh process; None where it was ended by the limit."""
+    """The rows that ``work`` emits in a fresh process; None where it was ended by the limit.
+
+    The limit's seconds count from when the process has imported what it needs.
+    """
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
     process = context.Process(target=_emit_all, args=(there, work, args))
     process.start()
     there.close()
-    end = None if limit is None else time.monotonic() + limit
     try:
+        with suppress(EOFError):  # a process that did not start says so below
+            here.recv()
+        end = None if limit is None else time.monotonic() + limit
         while here.poll(None if end is None else max(0.0, end - time.monotonic())):
             try:
                 yield here.recv()
@@ -444,6 +449,7 @@ def in_process(
 
 
 def _emit_all(connection: Any, work: Callable[..., None], args: tuple[Any, ...]) -> None:
+    connection.send(None)  # ready
     work(connection.send, *args)
     connection.close()
 

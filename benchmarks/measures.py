@@ -68,13 +68,15 @@ def product_rate(rows: int, inner: int, columns: int, device: str) -> float:
     dtype = torch.float32 if device == "cpu" else torch.bfloat16
     x, w = (torch.ones(n, inner, device=device, dtype=dtype) for n in (rows, columns))
     out = x.new_empty(rows, columns)
+    is_large = rows * columns >= 1 << 21
+    times = 1 if is_large and device == "cpu" else 10  # a short one alone would measure its launch
 
     def several() -> None:
-        for _ in range(10):  # one alone would measure its launch
+        for _ in range(times):
             torch.mm(x, w.T, out=out)
 
-    best = min(race([several], 1, device)[0] for _ in range(20 if rows * columns < 1 << 21 else 5))
-    return 10 * 2.0 * rows * inner * columns / best
+    best = min(race([several], 1, device)[0] for _ in range(5 if is_large else 20))
+    return times * 2.0 * rows * inner * columns / best
 
 
 def peak_mb(measure: Callable[..., float], arguments: tuple[Any, ...], device: str) -> float:

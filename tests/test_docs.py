@@ -79,7 +79,9 @@ def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
     def short(self: TableEstimator, name: str) -> Any:
         value = settings(self, name)
-        return replace(value, epochs=1, max_steps=2) if name == "training" else value
+        narrow = {"d": 16, "predictor_width": 16} if name == "architecture" else {}
+        short = {"epochs": 1, "max_steps": 2} if name == "training" else {}
+        return replace(value, **narrow, **short)
 
     monkeypatch.setattr(TableEstimator, "settings", short)
     monkeypatch.chdir(tmp_path)

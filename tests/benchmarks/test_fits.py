@@ -118,8 +118,7 @@ def _never_ends(emit: Any) -> None:
 
 
 def test_a_process_is_ended_at_its_limit() -> None:
-    # a fresh process imports torch before it can emit anything
-    assert list(in_process(_never_ends, (), 30.0)) == [{"begun": True}, None]
+    assert list(in_process(_never_ends, (), 0.5)) == [{"begun": True}, None]
 
 
 def test_shares_add_up(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ FIGURES = (
 
 def test_a_row_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_step, "peak_mb", lambda *_: 1.0)  # a fresh process each: slow
-    row = bench_steps("electricity", repeats=1, batch=8, mask_sizes="drawn")
-    assert (row["shape"], row["device"], row["batch"]) == ("electricity", "cpu", 8)
+    row = bench_steps("electricity", repeats=1, batch=64, mask_sizes="drawn")
+    assert (row["shape"], row["device"], row["batch"]) == ("electricity", "cpu", 64)
     assert all(math.isfinite(row[name]) and row[name] > 0 for name in FIGURES)
     assert row["environment"]["torch"] == torch.__version__
 

@@ -136,7 +136,7 @@ def test_the_rows_behind_the_figures(finished: Path) -> None:
     _, per_row = study.open_uncertainty(finished, TINY)
     assert [row["setting"] for row in per_row.rows] == ["ours", "paper"]
     for row in per_row.rows:
-        assert len(row["uncertainty"]) == len(row["ambiguity"]) == len(row["wrong"]) == 48
+        assert len(row["uncertainty"]) == len(row["ambiguity"]) == len(row["wrong"]) == 32
         assert set(row["wrong"]) <= {0, 1}
         assert "images" not in row
 

@@ -10,7 +10,7 @@ from paper import representations
 from paper.datasets.loading import Dataset, load_dataset
 from paper.settings import Scale
 
-TINY = Scale(rows=240, epochs=1, depth=1, predictor_epochs=1)
+TINY = Scale(rows=160, epochs=1, depth=1, predictor_epochs=1)
 
 
 def sim_under_any_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,10 @@ READY := $(VENV)/.ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install demo test lint types imports unit soak bench clean
+.PHONY: help install demo test lint types imports unit soak bench docs clean
 
 help:
-	@echo "make install | demo | test | soak | lint | bench | clean"
+	@echo "make install | demo | test | soak | lint | bench | docs | clean"
 
 install: $(READY)
 
@@ -46,5 +46,12 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.speed --shapes adult
 	$(BIN)/python -m benchmarks.speed simulation
 
+# the site, into site/; warnings are errors. Examples that did not change are not run again
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	$(BIN)/python -m sphinx -W --keep-going -q -c docs -d build/docs . site
+	$(BIN)/python docs/check_site.py site
+	@echo "site/index.html"
+
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) demo site build docs/gallery .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

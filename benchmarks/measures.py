@@ -60,10 +60,11 @@ def gemm_rate(tokens: int, width: int, ff: int, device: str) -> float:
 
     A GPU needs the large one: the step's own are too short to reach its full rate.
     """
-    return max(_product_rate(tokens, width, ff, device), _product_rate(2048, 2048, 2048, device))
+    return max(product_rate(tokens, width, ff, device), product_rate(2048, 2048, 2048, device))
 
 
-def _product_rate(rows: int, inner: int, columns: int, device: str) -> float:
+def product_rate(rows: int, inner: int, columns: int, device: str) -> float:
+    """FLOP/s of one matrix product, the best of several."""
     dtype = torch.float32 if device == "cpu" else torch.bfloat16
     x, w = (torch.ones(n, inner, device=device, dtype=dtype) for n in (rows, columns))
     out = x.new_empty(rows, columns)

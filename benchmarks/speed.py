@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from varjepa.cli.shell import ListGroup, console, one_of, positive, run
+from varjepa.cli.shell import ListCommand, ListGroup, console, one_of, positive, run
 from varjepa.errors import InputError
-from varjepa.files import make_folder, write_json
+from varjepa.files import make_folder, read_json, write_json
 
 bench = typer.Typer(cls=ListGroup, invoke_without_command=True, add_completion=False)
 
@@ -131,6 +131,94 @@ def bench_growth_command(
     )
     if figure is not None:
         draw_growth(rows, figure)
+
+
+@bench.command("fit", cls=ListCommand)
+def bench_fit_command(
+    shapes: Annotated[
+        list[str] | None, typer.Option(help="500x10, 10000x15, adult, 10000x100. Default: all.")
+    ] = None,
+    device: Device = "auto",
+    repeats: Annotated[int, typer.Option(help="Fits of each shape; on a GPU, warm ones.")] = 3,
+    peers: Annotated[
+        list[str] | None,
+        typer.Option(help="boosting, miss_forest, miceforest, isolation_forest, or none."),
+    ] = None,
+    peer_limit: Annotated[float, typer.Option(help="Seconds of one peer.")] = 600.0,
+    long: Annotated[float, typer.Option(help="Length of the long run, in default fits.")] = 3.0,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds after which nothing more is begun.")
+    ] = None,
+    json: Json = None,
+) -> None:
+    """Time to quality of default fits, with peers; measures only what the JSON file lacks."""
+    from benchmarks.fits import FIT_SHAPES, PEERS, bench_fits, missing_peers, summarise
+    from varjepa.environment import pick_device
+
+    kind = pick_device(device).type
+    for shape in shapes or []:
+        one_of("--shapes", shape, tuple(FIT_SHAPES))
+    asked = [one_of("--peers", peer, (*PEERS, "none")) for peer in peers or PEERS]
+    for peer in missing_peers():
+        if peer in asked:
+            console.print(f"{peer} is not installed and left out", soft_wrap=True)
+    _check_json(json)
+    before = read_json(json) if json is not None and json.exists() else []
+    rows: list[dict[str, Any]] = before
+
+    def show(row: dict[str, Any]) -> None:
+        figures = {k: row[k] for k in ("seconds", "fit_s", "best", "gflop_per_s") if k in row}
+        console.print(f"{row['shape']} {row['task']}: {figures}", highlight=False, soft_wrap=True)
+        if json is not None:
+            write_json(json, rows)
+
+    bench_fits(
+        shapes or list(FIT_SHAPES),
+        kind,
+        positive("--repeats", repeats),
+        [peer for peer in asked if peer != "none"],
+        peer_limit,
+        long,
+        time_limit,
+        rows,
+        show,
+    )
+    for line in summarise(rows):
+        console.print(line, soft_wrap=True)
+
+
+@bench.command("paths", cls=ListCommand)
+def bench_paths_command(
+    device: Device = "auto",
+    steps: Annotated[int, typer.Option(help="Timed steps of each.")] = 64,
+    widths: Annotated[list[int] | None, typer.Option(help="Only models of these widths.")] = None,
+    limit: Annotated[float, typer.Option(help="Seconds of one way on one shape.")] = 240.0,
+    json: Json = None,
+) -> None:
+    """Ways to compute a default model's step, compared; measures only what the JSON file lacks."""
+    from benchmarks.paths import SHAPES, bench_paths
+    from varjepa.environment import pick_device
+
+    kind = pick_device(device).type
+    _check_json(json)
+    rows: list[dict[str, Any]] = read_json(json) if json is not None and json.exists() else []
+
+    def show(row: dict[str, Any]) -> None:
+        took = row.get("error") or (
+            f"{row['step_ms']} ms a step (processor {row['processor_ms']} ms), "
+            f"cold {row['cold_s']} s, fit {row['fit_s']} s"
+        )
+        console.print(
+            f"d {row['d']}, {row['batch']} rows, {row['columns']} columns, depth {row['depth']}: "
+            f"{row['path']}: {took}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        if json is not None:
+            write_json(json, rows)
+
+    shapes = [shape for shape in SHAPES if widths is None or shape.d in widths]
+    bench_paths(kind, positive("--steps", steps), shapes, None, limit, rows, show)
 
 
 def _sentence(row: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from paper.datasets.catalogue import DATASETS
 from paper.datasets.loading import Dataset
 from paper.predictors.inputs import COMPONENTS, DEFAULT_ADAPTER, SIZES, Inputs, Tokens
 from paper.predictors.training import (
@@ -23,7 +24,14 @@ from paper.predictors.training import (
     fit_models,
 )
 from paper.protocol import Embedded
-from paper.settings import CHOICES, CHOICES_OF, Scale, Setting
+from paper.settings import (
+    CHOICES,
+    CHOICES_OF,
+    DEFAULT_TREES,
+    WIDE_COLUMNS,
+    Scale,
+    Setting,
+)
 from varjepa.environment import describe_environment, pick_device
 from varjepa.evaluate.splits import Split
 from varjepa.metrics.selective import COVERAGES, aurc, classification_by_coverage
@@ -58,12 +66,27 @@ def choices_of(
 
     ``embedding_of`` is the dataset; None: raw columns, which need no adapter.
     """
+    if setting == "default":
+        return _default_choices(predictor, embedding_of)
     usual = CHOICES.get(predictor, {})
     if embedding_of is None:
         bare = {name: _without_adapter(change) for name, change in usual.items()}
         usual = {name: change for name, change in bare.items() if change}
     choices = CHOICES_OF.get(embedding_of or "", {}).get(predictor, usual)
     return dict(choices) if choices and setting == "ours" else {"default": {}}
+
+
+def _default_choices(predictor: str, embedding_of: str | None) -> dict[str, Mapping[str, Any]]:
+    """Those of the setting "default", a rule of the number of columns."""
+    choices = dict(DEFAULT_TREES) if PREDICTORS[predictor].body is None else {"default": {}}
+    info = DATASETS[embedding_of] if embedding_of else None
+    if info is None or info.numeric + info.categorical <= WIDE_COLUMNS:
+        return choices
+    wide = {"adapter": "principal"}
+    return {
+        "principal" if name == "default" else name: {**change, **wide}
+        for name, change in choices.items()
+    }
 
 
 def _without_adapter(change: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,8 @@
 Seven datasets, six predictors, five seeds of a predictor; one split and one embedding each, as in
 the paper. An embedding is made of all rows of a dataset, labels of test rows select nothing
 (``protocol``). Setting "paper" is the paper's row of hyperparameters with its uncertainty; "ours"
-is kept apart from it (``settings.OURS``).
+is kept apart from it (``settings.OURS``); "default" is the estimator as a user gets it, without any
+label, its rows ranked by ``uncertainty(table)``.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from paper.compare import (
 from paper.datasets.catalogue import DATASETS
 from paper.published import PAPER_PREDICTORS, PAPER_REPRESENTATIONS, Quoted, downstream_paper_value
 from paper.representations import LEARNED, REPRESENTATIONS, Workbench, is_ranked
-from paper.settings import FULL, SETTINGS, SPLIT_SEED, Scale, Setting, pretraining
+from paper.settings import FULL, SETTINGS, SPLIT_SEED, Scale, Setting, training_for
 from varjepa.metrics.selective import COVERAGES
 from varjepa.report.store import Job, Log, ResultStore, Row, no_log, plain, run_jobs, study_folder
 from varjepa.report.tables import Cell, Table
@@ -79,12 +80,15 @@ class DownstreamPlan:
             for name in self.representations
             for seed in range(self.embeddings if name in LEARNED else 1)
             for predictor in self.predictors
-            if name in LEARNED or has_setting(predictor, setting)
+            if has_setting(name, predictor, setting)
         ]
 
 
-def has_setting(predictor: str, setting: Setting) -> bool:
-    """Whether a setting is about raw columns too: else their rows would be made twice."""
+def has_setting(representation: str, predictor: str, setting: Setting) -> bool:
+    """Whether a setting is about a representation: else rows of raw columns would be made twice."""
+    model = LEARNED.get(representation)
+    if setting == "default" or model is not None:
+        return model == "var_t_jepa" or (model is not None and setting != "default")
     return setting == "paper" or len(choices_of(predictor, None, setting)) > 1
 
 
@@ -111,11 +115,11 @@ def open_downstream(folder: Path, scale: Scale = FULL) -> ResultStore:
         spec = None
         if model is not None:
             seed = row["embedding_seed"]
-            spec = plain(pretraining(row["dataset"], model, row["setting"], scale, seed))
+            spec = plain(training_for(row["dataset"], model, row["setting"], scale, seed))
         return {
             "rows": scale.rows,
             "split_seed": SPLIT_SEED,
-            "standardise": row["setting"] == "ours",
+            "standardise": row["setting"] != "paper",
             "pretraining": spec,
             **predictor_settings(
                 row["predictor"], row["dataset"] if model else None, scale, row["setting"]
@@ -144,7 +148,7 @@ def run_cell(
             uncertainty = embedded.scores[score]
     scored = score_cell(
         about["predictor"],
-        bench.inputs(name, embedded, standardise=setting == "ours"),
+        bench.inputs(name, embedded, standardise=setting != "paper"),
         bench.data,
         bench.split,
         seeds,

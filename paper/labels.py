@@ -41,7 +41,7 @@ from paper.predictors.training import (
     fit_models,
 )
 from paper.representations import LEARNED, Workbench
-from paper.settings import FULL, SETTINGS, SPLIT_SEED, Scale, Setting, pretraining
+from paper.settings import FULL, SETTINGS, SPLIT_SEED, Scale, Setting, training_for
 from varjepa.environment import describe_environment, pick_device
 from varjepa.evaluate.predictors import (
     COMPARED,
@@ -228,7 +228,7 @@ def open_labels(folder: Path, scale: Scale = FULL) -> ResultStore:
         model = LEARNED.get(row["representation"])
         spec = None
         if model is not None:
-            spec = plain(pretraining(row["dataset"], model, row["setting"], scale))
+            spec = plain(training_for(row["dataset"], model, row["setting"], scale))
         return {
             "rows": scale.rows,
             "split_seed": SPLIT_SEED,
@@ -388,7 +388,7 @@ def sizes_there(rows: Sequence[Row]) -> list[int]:
     return sorted({row["labels"] for row in rows})
 
 
-COLOURS = {"paper": LIGHT, "ours": DARK}
+COLOURS = {"paper": LIGHT, "ours": DARK, "default": "black"}
 """of what a setting has learnt; raw columns are grey"""
 STROKES = {"raw": ":", "raw+var_t_jepa": "--"}
 

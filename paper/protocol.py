@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,20 +29,22 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from paper.datasets.loading import Dataset
-from paper.settings import CONSTANTS, FIRST_VERSION, Pretraining
+from paper.settings import CONSTANTS, FIRST_VERSION, DefaultTraining, Pretraining
 from varjepa import TJEPA, Run, Validation, VarTJEPA
 from varjepa.environment import describe_environment, pick_device
 from varjepa.errors import InputError
+from varjepa.estimators.var_t_jepa import DEFAULT_KIND
 from varjepa.evaluate.splits import Split
 from varjepa.files import make_folder, read_json, replacing, write_json
 from varjepa.metrics.collapse import diagnose_collapse
-from varjepa.models.inference import MEASURES
+from varjepa.models.inference import MEASURES, QUESTIONS, default_aggregate
 from varjepa.report.store import Log, plain, same_settings
 from varjepa.settings import field_names, nested
 from varjepa.tables import Kind, infer_schema
 from varjepa.training.checkpoints import Record, remove_checkpoints
 
 OnEpoch = Callable[[Record], None]
+AnyTraining = Pretraining | DefaultTraining
 
 
 def build_estimator(spec: Pretraining, device: str) -> VarTJEPA | TJEPA:
@@ -71,6 +73,12 @@ def build_estimator(spec: Pretraining, device: str) -> VarTJEPA | TJEPA:
     known = {"scaling", *(n for one in kind.settings_kinds.values() for n in field_names(one))}
     first = {name: value for name, value in FIRST_VERSION.items() if name in known}
     return kind().set_params(**nested(kind.settings_kinds, {**first, **o}))
+
+
+def default_estimator(spec: DefaultTraining, device: str) -> VarTJEPA:
+    """The estimator as a user gets it; a smoke run has fewer epochs."""
+    estimator = VarTJEPA(device=device, random_state=spec.seed)
+    return estimator.set_params(training__epochs=spec.epochs) if spec.epochs else estimator
 
 
 def all_kinds(table: pa.Table) -> dict[str, Kind]:
@@ -105,6 +113,14 @@ again, and what was chosen among the others stays comparable."""
 SCORES = tuple(f"{kind} {aggregate}" for kind, aggregate in RANKING)
 """their names"""
 
+ANSWERS = tuple((question, default_aggregate(question)) for question in QUESTIONS)
+"""What the setting "default" asks besides: the named questions of ``VarTJEPA.uncertainty``."""
+ANSWER_SCORES = tuple(f"{kind} {aggregate}" for kind, aggregate in ANSWERS)
+DEFAULT_SCORE = f"{DEFAULT_KIND} {default_aggregate(DEFAULT_KIND)}"
+"""``uncertainty(table)`` without a word more"""
+LOG_EVERY = 10
+"""epochs of a training with defaults between two lines"""
+
 CHUNK = 2048
 """rows embedded at a time: MNIST's 784 × 64 numbers a row are 400 MB of them"""
 DIAGNOSED = 1000
@@ -121,14 +137,15 @@ class Embedded:
 
     tokens: Tensor  # (N, D, d) float32, or float16 where large
     scores: Mapping[str, Floats]
-    """of ``SCORES``, (N,) each; empty for a model without uncertainty"""
+    """of ``SCORES`` and, in the setting "default", ``ANSWER_SCORES``, (N,) each; empty for a model
+    without uncertainty"""
     training: Mapping[str, Any]
     """how it was made: seconds, epochs, the best epoch, where, and what ``CollapseDiagnosis`` says
     of the first rows"""
 
 
 def obtain(
-    folder: Path, name: str, spec: Pretraining, data: Dataset, device: str, log: Log
+    folder: Path, name: str, spec: AnyTraining, data: Dataset, device: str, log: Log
 ) -> Embedded:
     """Load the embeddings, or make them from the model, which is loaded or trained."""
     path = embedding_path(folder, name)
@@ -137,7 +154,10 @@ def obtain(
     estimator, training = obtain_model(folder, name, spec, data, device, log)
     log(f"{name}: embedding {data.table.num_rows} rows")
     tokens = embed_table(estimator, data.table)
-    scores = score_table(estimator, data.table) if isinstance(estimator, VarTJEPA) else {}
+    scores = {}
+    if isinstance(estimator, VarTJEPA):
+        measures = (*RANKING, *ANSWERS) if isinstance(spec, DefaultTraining) else RANKING
+        scores = score_table(estimator, data.table, measures)
     made = Embedded(tokens, scores, {**training, **diagnose(tokens)})
     make_folder(path.parent)
     write_embedded(path, made)
@@ -145,7 +165,7 @@ def obtain(
 
 
 def obtain_model(
-    results: Path, name: str, spec: Pretraining, data: Dataset, device: str, log: Log
+    results: Path, name: str, spec: AnyTraining, data: Dataset, device: str, log: Log
 ) -> tuple[VarTJEPA | TJEPA, dict[str, Any]]:
     """The fitted estimator and what its training was: from its model folder, or trained now."""
     folder, checkpoints = results / "models" / name, results / "checkpoints" / name
@@ -157,22 +177,30 @@ def obtain_model(
         _forget(checkpoints)  # of a run that was killed before it could
         kind = TJEPA if spec.model == "t_jepa" else VarTJEPA
         return kind.load(folder).set_params(device=device), training
-    estimator = build_estimator(spec, device)
+    estimator: VarTJEPA | TJEPA
+    if isinstance(spec, DefaultTraining):
+        estimator, every = default_estimator(spec, device), LOG_EVERY
+    else:
+        estimator, every = build_estimator(spec, device), spec.check_every
     start = time.perf_counter()
 
     def on_epoch(epoch: Mapping[str, Any]) -> None:
-        if epoch["epoch"] % spec.check_every == 0:
+        if epoch["epoch"] % every == 0:
             scores = ", ".join(
                 f"{key} {epoch[key]:.4f}"
                 for key in ("loss", "filtered accuracy", "accuracy")
                 if epoch.get(key) is not None
             )
-            log(f"{name}: epoch {epoch['epoch']} of {spec.epochs}, {scores}")
+            most = "" if spec.epochs is None else f" of {spec.epochs}"
+            log(f"{name}: epoch {epoch['epoch']}{most}, {scores}")
 
     run = Run(checkpoint_dir=checkpoints, resume=True)
     try:
-        split = data.split(spec.split_seed)
-        fit_on_all_rows(estimator, data.table, data.label, split, run, on_epoch)
+        if isinstance(spec, DefaultTraining):
+            estimator.fit(data.table, run=run, on_epoch=on_epoch)
+        else:
+            split = data.split(spec.split_seed)
+            fit_on_all_rows(estimator, data.table, data.label, split, run, on_epoch)
     except InputError as error:
         if "resume" in str(error):
             raise InputError(f"{error}; remove {checkpoints} to start over") from error
@@ -188,6 +216,9 @@ def obtain_model(
         "sha256": data.sha256,
         "environment": describe_environment(str(pick_device(device))),
     }
+    if isinstance(spec, DefaultTraining):
+        kinds = estimator.settings_kinds
+        training["defaults"] = {part: plain(estimator.settings(part)) for part in kinds}
     estimator.save(folder)
     write_json(record, training)
     _forget(checkpoints)
@@ -209,7 +240,7 @@ def refuse_orphans(results: Path, name: str) -> None:
         )
 
 
-def _stamp(spec: Pretraining, data: Dataset) -> dict[str, Any]:
+def _stamp(spec: AnyTraining, data: Dataset) -> dict[str, Any]:
     """What a cached model or embedding must be of."""
     return {"settings": plain(spec), "dataset": data.name}
 
@@ -235,9 +266,11 @@ def embed_table(estimator: VarTJEPA | TJEPA, table: pa.Table) -> Tensor:
     return tokens
 
 
-def score_table(estimator: VarTJEPA, table: pa.Table) -> dict[str, Floats]:
-    """Every score of ``RANKING`` of every row, all in one pass."""
-    scores = estimator.uncertainties(table, RANKING)
+def score_table(
+    estimator: VarTJEPA, table: pa.Table, measures: Sequence[tuple[Any, Any]] = RANKING
+) -> dict[str, Floats]:
+    """Every score of ``measures`` of every row, all in one pass."""
+    scores = estimator.uncertainties(table, measures)
     return {name: values.astype(np.float64) for name, values in scores.items()}
 
 
@@ -268,7 +301,7 @@ def read_embedded(path: Path, stamp: Mapping[str, Any]) -> Embedded:
             raise
         raise InputError(f"{path} is damaged; delete it, and it is made again") from error
     tokens = tensors.pop("tokens")
-    scores = {name: tensors[name].numpy() for name in SCORES if name in tensors}
+    scores = {name: tensors[name].numpy() for name in (*SCORES, *ANSWER_SCORES) if name in tensors}
     return Embedded(tokens, scores, training)
 
 

@@ -40,7 +40,7 @@ from paper.downstream import (
 )
 from paper.labels import KEY as LABELS_KEY
 from paper.labels import labels_blocks, open_labels
-from paper.protocol import SCORES
+from paper.protocol import ANSWER_SCORES, SCORES
 from paper.published import PAPER_PREDICTORS, sensitivity_paper_value, uncertainty_paper_value
 from paper.representations import LEARNED, TRAININGS_KEY, open_trainings
 from paper.sensitivity import KEY as SENSITIVITY_KEY
@@ -124,7 +124,7 @@ KNOWN: Mapping[str, Sequence[object]] = {
     "setting": SETTINGS,
     "variant": tuple(SIMULATION_VARIANTS),
     "table": tuple(SENSITIVITY),
-    "uncertainty": (*SCORES, None),
+    "uncertainty": (*SCORES, *ANSWER_SCORES, None),
 }
 """Names that have a place in a report; rows with others are left out."""
 
@@ -296,10 +296,15 @@ def map_block(results: Results) -> Block:
     if labels:
         cost = _time(labels)
         lines.append(("Few labels (not in the paper)", "labels", cost, "–", "see the table"))
-    options = dict.fromkeys(("downstream", "uncertainty"), " --settings paper ours")
+    options = {
+        "downstream": f" --settings {' '.join(begun(downstream))}",
+        "uncertainty": f" --settings {' '.join(begun(uncertainty))}",
+    }
     commands = {s: f"`python -m paper {s} --out DIR{options.get(s, '')}`" for _, s, *_ in lines}
     rows = [[title, commands[study], *rest] for title, study, *rest in lines]
-    about = "Ours: in the paper's setting · in our own."
+    places = ["in the paper's setting", "in our own"]
+    places += ["with the estimator's defaults"] * ("default" in begun(downstream))
+    about = f"Ours: {' · '.join(places)}."
     table = Table("Map", ["", "command", "cost", "the paper", "ours"], rows)
     return Block("map", "", "", about, tables=[table] if rows else ())
 
@@ -379,9 +384,14 @@ def headline_block(
     return Block("headline", "", "", " ".join(about), tables=tables)
 
 
+def shown_settings(rows: Sequence[Row]) -> list[str]:
+    """What a user gets comes first."""
+    return sorted(begun(rows), key=lambda setting: setting != "default")
+
+
 def downstream_headline(rows: Sequence[Row]) -> Table:
     """Accuracy by dataset, mean over the six predictors."""
-    by_setting = {s: accuracy_cells(rows, s) for s in begun(rows)}
+    by_setting = {s: accuracy_cells(rows, s) for s in shown_settings(rows)}
     lines = []
     for dataset, info in DATASETS.items():
         shown = []
@@ -411,7 +421,7 @@ def downstream_headline(rows: Sequence[Row]) -> Table:
 
 def uncertainty_headline(rows: Sequence[Row]) -> Table:
     """The latent score against the true ambiguity; AURC on one classifier's errors."""
-    settings = begun(rows)
+    settings = shown_settings(rows)
     groups = {
         s: group(
             [r for r in first_embeddings(rows) if r["setting"] == s],
@@ -464,7 +474,11 @@ def _mean(cells: Cells, dataset: str, name: str, coverage: float) -> float | Non
 
 
 def _ours(settings: Sequence[str]) -> str:
-    words = {"paper": "ours in the paper's setting", "ours": "ours in our own"}
+    words = {
+        "paper": "ours in the paper's setting",
+        "ours": "ours in our own",
+        "default": "`VarTJEPA()` as it is",
+    }
     return ", ".join(words[setting] for setting in settings)
 
 

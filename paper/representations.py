@@ -15,16 +15,23 @@ from sklearn.decomposition import PCA
 from paper.cells import choose_score
 from paper.datasets.loading import Dataset, load_dataset
 from paper.predictors.inputs import Inputs, RawEncoder, RawFeatures, Tokens
-from paper.protocol import Embedded, all_kinds, obtain, obtain_model, refuse_orphans
+from paper.protocol import (
+    DEFAULT_SCORE,
+    AnyTraining,
+    Embedded,
+    all_kinds,
+    obtain,
+    obtain_model,
+    refuse_orphans,
+)
 from paper.settings import (
     FULL,
     SPLIT_SEED,
     Model,
-    Pretraining,
     Scale,
     Setting,
     paper_score,
-    pretraining,
+    training_for,
 )
 from varjepa.estimators.base import TableEstimator
 from varjepa.evaluate.splits import Split
@@ -57,7 +64,7 @@ def open_trainings(folder: Path, scale: Scale = FULL) -> ResultStore:
     """``representations.json``: what each embedding cost, and whether it has collapsed."""
 
     def settings(row: Row) -> Any:
-        return plain(pretraining(row["dataset"], row["model"], row["setting"], scale, row["seed"]))
+        return plain(training_for(row["dataset"], row["model"], row["setting"], scale, row["seed"]))
 
     return ResultStore(folder / TRAININGS_FILE, TRAININGS_KEY, settings)
 
@@ -106,7 +113,7 @@ class Workbench:
 
     def learn(self, model: Model, setting: Setting, seed: int) -> Embedded:
         """The embeddings of a setting; their training is a row of ``representations.json``."""
-        spec = pretraining(self.dataset, model, setting, self.scale, seed)
+        spec = training_for(self.dataset, model, setting, self.scale, seed)
         embedded = self.embedded(embedding_name(self.dataset, setting, spec), spec)
         trainings = open_trainings(self.folder, self.scale)
         about = {"dataset": self.dataset, "model": model, "setting": setting, "seed": seed}
@@ -115,7 +122,7 @@ class Workbench:
             trainings.add([{**about, **facts}])
         return embedded
 
-    def embedded(self, name: str, spec: Pretraining) -> Embedded:
+    def embedded(self, name: str, spec: AnyTraining) -> Embedded:
         """The learned representation: from memory, from the folder, or trained now."""
         if name not in self.cached:
             self.cached.clear()  # one at a time: MNIST's is a gigabyte
@@ -124,16 +131,18 @@ class Workbench:
 
     def estimator(self, setting: Setting, seed: int) -> TableEstimator:
         """The Var-T-JEPA behind the embeddings: from its folder, or trained now."""
-        spec = pretraining(self.dataset, "var_t_jepa", setting, self.scale, seed)
+        spec = training_for(self.dataset, "var_t_jepa", setting, self.scale, seed)
         name = embedding_name(self.dataset, setting, spec)
         refuse_orphans(self.folder, name)
         return obtain_model(self.folder, name, spec, self.data, self.device, self.log)[0]
 
     def score_name(self, setting: Setting, seed: int) -> str:
-        """The paper's uncertainty of a row, or the one that the validation rows prefer."""
+        """The paper's uncertainty of a row, the default one, or what the validation rows prefer."""
         if setting == "paper":
             return paper_score(self.dataset)
-        spec = pretraining(self.dataset, "var_t_jepa", setting, self.scale, seed)
+        if setting == "default":
+            return DEFAULT_SCORE
+        spec = training_for(self.dataset, "var_t_jepa", setting, self.scale, seed)
         name = embedding_name(self.dataset, setting, spec)
         if name not in self.chosen:
             embedded = self.embedded(name, spec)
@@ -149,7 +158,7 @@ class Workbench:
         return Inputs(raw=raw, tokens=tokens)
 
 
-def embedding_name(dataset: str, setting: str, spec: Pretraining) -> str:
+def embedding_name(dataset: str, setting: str, spec: AnyTraining) -> str:
     """Of its files."""
     return f"{dataset}-{spec.model}-{setting}-{spec.seed}"
 

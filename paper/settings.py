@@ -1,4 +1,4 @@
-"""The settings of Section 4.2 as data: the paper's tables, and ours.
+"""The settings of Section 4.2 as data: the paper's tables, ours, and the estimator's defaults.
 
 ``PAPER`` is a transcription of the tables of Appendix D.6. Both say a dropout of .001 or .002; our
 networks have none, because it changes nothing that can be measured and costs half of a step. What
@@ -21,7 +21,7 @@ from varjepa.models.inference import Measure
 from varjepa.settings import Settings, field_names
 from varjepa.training.loop import LinearProbeSettings
 
-Setting = Literal["paper", "ours"]
+Setting = Literal["paper", "ours", "default"]
 SETTINGS: tuple[Setting, ...] = get_args(Setting)
 
 Model = Literal["t_jepa", "var_t_jepa"]
@@ -197,6 +197,14 @@ MNIST's have 50,176 numbers a row and 7,000 rows to learn from. On validation ro
 principal components .917 and .914. They help DCNv2 on Covertype as well
 (results/adapters-principal.json at 02cf438). FT-Transformer has them by analogy. AutoInt reaches
 the paper's without."""
+
+DEFAULT_TREES: Choices = {f"depth {depth}, rate .3": _trees(depth) for depth in (3, 6, 10)}
+"""Of the setting "default": validation rows choose the depth. Its networks have no choice, but the
+adapters of the setting "paper"."""
+
+WIDE_COLUMNS = 128
+"""A table of more columns enters every predictor of the setting "default" as ``principal``: its
+tokens have more numbers a row than thousands of rows can teach a first layer."""
 
 # --- sensitivity: seven settings of the weights and seven of the rest, on Adult
 
@@ -381,6 +389,31 @@ class Pretraining:
     rows: int | None
     split_seed: int
     seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultTraining:
+    """``VarTJEPA(random_state=seed).fit(table)``: nothing is set, no label is read.
+
+    What the defaults were is a fact of each training's row, not a setting of it.
+    """
+
+    model: Model
+    epochs: int | None
+    """None: as many as the estimator decides; fewer for a smoke run"""
+    rows: int | None
+    seed: int
+
+
+def training_for(
+    dataset: str, model: Model, setting: Setting, scale: Scale, seed: int = 0
+) -> Pretraining | DefaultTraining:
+    """The training that makes a representation of a setting."""
+    if setting != "default":
+        return pretraining(dataset, model, setting, scale, seed)
+    if model != "var_t_jepa":
+        raise ValueError(f"the setting default has no {model}")
+    return DefaultTraining(model, scale.epochs, scale.rows, seed)
 
 
 def pretraining(

@@ -47,10 +47,10 @@ from paper.compare import (
 )
 from paper.predictors.inputs import Inputs, RawEncoder, RawFeatures, Tokens
 from paper.predictors.training import FIGURE_PROBE, PREDICTORS
-from paper.protocol import SCORES, Embedded
+from paper.protocol import ANSWER_SCORES, SCORES, Embedded
 from paper.published import uncertainty_paper_value
 from paper.representations import Workbench
-from paper.settings import FULL, SETTINGS, Scale, Setting, pretraining
+from paper.settings import FULL, SETTINGS, Scale, Setting, training_for
 from varjepa.environment import describe_environment, pick_device
 from varjepa.estimators import VarTJEPA
 from varjepa.evaluate.splits import Split
@@ -186,7 +186,7 @@ def open_uncertainty(folder: Path, scale: Scale = FULL) -> tuple[ResultStore, Re
     """``uncertainty.json``, and the rows behind the figures in ``uncertainty_rows.json``."""
 
     def settings(row: Row) -> dict[str, Any]:
-        spec = pretraining(
+        spec = training_for(
             row["dataset"], "var_t_jepa", row["setting"], scale, row["embedding_seed"]
         )
         return {
@@ -266,7 +266,7 @@ class Study:
         truth = None if self.data.ambiguity is None else self.data.ambiguity[self.split.validation]
         agreeing = {
             name: None if truth is None else rounded(spearman(held_out.scores[name], truth))
-            for name in SCORES
+            for name in self.embedded.scores
         }
         rows = [
             {
@@ -459,9 +459,10 @@ def best_of(
 def ambiguity_score(groups: Groups, dataset: str, setting: str) -> tuple[str, Sequence[Row]] | None:
     """The latent score that is to find ambiguous rows, with its rows.
 
-    The paper's own; in "ours" the one that agrees best with u on the validation rows.
+    The one that rows are ranked by; in "ours" the one that agrees best with u on the validation
+    rows.
     """
-    if setting == "paper":
+    if setting != "ours":
         rows = groups.get((dataset, "paper", LATENT))
         return (rows[0]["latent"], rows) if rows else None
     places = [*(("shared", name) for name in SCORES), ("balanced", BALANCED)]
@@ -553,7 +554,7 @@ def score_tables(about: tuple[Any, ...], here: Groups) -> list[Table]:
     columns = ["score", *METRICS.values()]
     shared = [
         [score, *(mean_of(here.get(("shared", score)), metric) for metric in METRICS)]
-        for score in SHARED_SCORES
+        for score in (*(ANSWER_SCORES if setting == "default" else ()), *SHARED_SCORES)
     ]
     paper: list[list[str | Cell]] = [
         [

@@ -46,18 +46,18 @@ def by_frequency(frame: pd.DataFrame, seed: int) -> ScoredCells:
     return ScoredCells(scores, found, repairs)
 
 
-def by_boosting(frame: pd.DataFrame, seed: int, with_numbers: bool = True) -> ScoredCells:
+def by_boosting(frame: pd.DataFrame, seed: int) -> ScoredCells:
     """Boosting of every column on the others, out of fold.
 
     A number is scored by its residual in median absolute ones, a category by −log of its own
-    probability, which is cleanlab's self-confidence.
+    probability.
     """
     scores, found, repairs = _nothing(frame)
     coder = Coder(frame)
     coded = coder(frame)
     for j, is_category in enumerate(coded.is_category):
         known = np.flatnonzero(~np.isnan(coded.values[:, j]))
-        if (not is_category and not with_numbers) or len(known) < 10:
+        if len(known) < 10:
             continue
         for fit, asked in KFold(FOLDS, shuffle=True, random_state=seed).split(known):
             rows = known[fit], known[asked]
@@ -70,9 +70,41 @@ def by_boosting(frame: pd.DataFrame, seed: int, with_numbers: bool = True) -> Sc
     return ScoredCells(scores, found, repairs)
 
 
-def by_self_confidence(frame: pd.DataFrame, seed: int) -> ScoredCells:
-    """The same of categories alone: cleanlab's label quality, a column at a time."""
-    return by_boosting(frame, seed, with_numbers=False)
+def by_cleanlab(frame: pd.DataFrame, seed: int) -> ScoredCells:
+    """The package cleanlab on every text column, with boosting's probabilities out of fold.
+
+    Levels of one row, and all but the most frequent, are no class of boosting: their own
+    probability is 0, so they are found.
+    """
+    from cleanlab.filter import find_label_issues
+    from cleanlab.rank import get_label_quality_scores
+
+    scores, found, repairs = _nothing(frame)
+    coder = Coder(frame)
+    coded = coder(frame)
+    for j in np.flatnonzero(coded.is_category).tolist():
+        y, others = coded.values[:, j], np.delete(coded.values, j, axis=1)
+        codes, counts = np.unique(y[~np.isnan(y)], return_counts=True)
+        often = np.argsort(-counts)[:MOST_LEVELS]
+        kept = np.sort(codes[often[counts[often] >= FOLDS]])
+        rows = np.flatnonzero(np.isin(y, kept))
+        if len(kept) < 2:
+            continue
+        other = ~np.isnan(y) & ~np.isin(y, kept)
+        scores[other, j], found[other, j] = -np.log(1e-6), True
+        labels = np.searchsorted(kept, y[rows])
+        p = np.zeros((len(rows), len(kept)))
+        for fit, asked in KFold(FOLDS, shuffle=True, random_state=seed).split(rows):
+            model = _classifier(seed).fit(others[rows[fit]], labels[fit])
+            p[np.ix_(asked, model.classes_)] = model.predict_proba(others[rows[asked]])
+        scores[rows, j] = -np.log(np.maximum(get_label_quality_scores(labels, p), 1e-6))
+        found[rows, j] = find_label_issues(labels, p, n_jobs=1)
+        repairs[rows, j] = coded.levels[j].to_numpy(object)[kept[p.argmax(1)].astype(np.int64)]
+    return ScoredCells(scores, found, repairs)
+
+
+def _classifier(seed: int) -> HistGradientBoostingClassifier:
+    return HistGradientBoostingClassifier(max_iter=50, early_stopping=False, random_state=seed)
 
 
 def _category(
@@ -86,8 +118,8 @@ def _category(
     if len(np.unique(y[fit])) < 2:
         scores[asked, j] = np.where(y[asked] == y[fit][0], 0.0, -np.log(1e-3))
         return
-    model = HistGradientBoostingClassifier(max_iter=50, early_stopping=False, random_state=seed)
-    p = model.fit(others[fit], y[fit]).predict_proba(others[asked])
+    model = _classifier(seed).fit(others[fit], y[fit])
+    p = model.predict_proba(others[asked])
     place = np.searchsorted(model.classes_, y[asked]).clip(max=len(model.classes_) - 1)
     own = np.where(model.classes_[place] == y[asked], p[np.arange(len(asked)), place], 1e-6)
     scores[asked, j] = -np.log(np.maximum(own, 1e-6))
@@ -116,7 +148,9 @@ def by_outliertree(frame: pd.DataFrame, seed: int) -> ScoredCells:
 
     scores, found, repairs = _nothing(frame)
     scores[frame.notna().to_numpy()] = 0.0
-    told = OutlierTree(nthreads=1).fit(frame.reset_index(drop=True), return_outliers=True)
+    texts = dict.fromkeys(frame.select_dtypes(["str", "string"]), object)  # not known to it
+    plain = frame.reset_index(drop=True).astype(texts)
+    told = OutlierTree(nthreads=1).fit(plain, outliers_print=0, return_outliers=True)
     for row, one in told.iterrows():
         value = one["suspicious_value"]
         if isinstance(value, dict) and value.get("column") in frame.columns:
@@ -151,7 +185,7 @@ def _nothing(frame: pd.DataFrame) -> tuple[Floats, Bools, Any]:
 FINDERS: dict[str, Finder] = {
     "mode": by_frequency,
     "boosting": by_boosting,
-    "self_confidence": by_self_confidence,
+    "cleanlab": by_cleanlab,
     "outliertree": by_outliertree,
 }
 

@@ -512,7 +512,7 @@ METHODS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(SAMPLERS, ("sample", "train_on_sampled")),
     **dict.fromkeys(DETECTORS, ("anomaly", "anomaly_normal")),
     "boosting": ("impute_mcar", "impute_unseen", "impute_mar", "cells", "dirty"),
-    "self_confidence": ("cells",),
+    "cleanlab": ("cells",),
     "mode": ("dirty",),
     "outliertree": ("dirty",),
 }

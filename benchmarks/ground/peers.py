@@ -21,6 +21,7 @@ PACKAGES = {
     "tvae": "ctgan",
     "ctgan": "ctgan",
     "outliertree": "outliertree",
+    "cleanlab": "cleanlab",
 }
 """the package of each peer that is not made of scikit-learn"""
 

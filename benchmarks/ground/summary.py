@@ -367,7 +367,7 @@ BARS = (
     Bar("3 % errors: cell average precision over boosting residuals", "≥ 1", "≥ 1.3 ×",
         precision_ratio("cells", "average_precision", ("boosting",))),
     Bar("the same of text columns, over their self-confidence", "≥ 1", "≥ 1.3 ×",
-        precision_ratio("cells", "average_precision_text", ("self_confidence",))),
+        precision_ratio("cells", "average_precision_text", ("cleanlab",))),
     Bar("dirty tables: cell average precision over the best peer", "≥ 1", "",
         precision_ratio("dirty", "average_precision", DIRTY_PEERS)),
     Bar("dirty tables: repairs right among found, minus mode and boosting", "≥ 0", "",

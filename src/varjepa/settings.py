@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from pathlib import Path
 from reprlib import repr as short_repr
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from varjepa.errors import InputError
 
@@ -80,6 +80,11 @@ class EncoderSettings(Settings):
         _check_multiple(self, "d", "heads")
         _check_multiple(self, "predictor_width", "predictor_heads")
 
+    @classmethod
+    def for_rows(cls, rows: int) -> Self:
+        """The default sizes for a table of so many training rows."""
+        return cls()
+
 
 @dataclass(frozen=True, slots=True)
 class Architecture(EncoderSettings):
@@ -132,6 +137,15 @@ class Architecture(EncoderSettings):
             raise InputError(
                 f"noise_variance must be above {MIN_NOISE_VARIANCE}, not {self.noise_variance}"
             )
+
+    @classmethod
+    def for_rows(cls, rows: int) -> Self:
+        """Half as wide for few rows: cells are filled about as well, in half the time."""
+        return cls() if rows > FEW_ROWS else cls(d=64, predictor_width=64)
+
+
+FEW_ROWS = 2000
+"""Training rows up to which the default networks are half as wide."""
 
 
 @dataclass(frozen=True, slots=True)

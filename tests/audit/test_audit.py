@@ -44,7 +44,7 @@ from benchmarks.ground.errors import spoil
 from tests.audit.conftest import SMALL, draw
 from tests.small import fit_small, small, use_as_defaults
 from varjepa import VarTJEPA
-from varjepa.audit import result, run
+from varjepa.audit import page_data, repairs, run
 from varjepa.audit.run import p_values
 from varjepa.audit.scoring import CellScorer, ModelView
 from varjepa.errors import InputError
@@ -174,7 +174,8 @@ def test_rows_with_errors_come_first(model: VarTJEPA, spoiled: Spoiled) -> None:
 def test_the_page_marks_every_flagged_cell(
     model: VarTJEPA, spoiled: Spoiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(result, "DETAILED", 2)
+    for module in (page_data, repairs):
+        monkeypatch.setattr(module, "DETAILED", 2)
     audit = varjepa.audit(spoiled[0], model)
     page = audit.page_data()
     marked = {
@@ -187,7 +188,7 @@ def test_the_page_marks_every_flagged_cell(
     assert sum(bool(one.masses or one.levels) for one in marked.values()) <= 2
     assert all(one.flagged and one.repair for one in marked.values())
     assert page.facts[-1] == ("flagged cells", str(len(flagged)))
-    monkeypatch.setattr(result, "MOST_DETAILS", 3)
+    monkeypatch.setattr(page_data, "MOST_DETAILS", 3)
     assert audit.page_data().facts[-1] == ("of these on this page", "3")
 
 

@@ -50,7 +50,7 @@ def test_finite_or_one_sentence(case: HostileTable, model: VarTJEPA, tmp_path: P
 
 def check(audit: varjepa.Audit, table: Any) -> None:
     cells, rows = read_table(audit.cells), read_table(audit.rows)
-    for name in ("p_value", "surprise"):
+    for name in ("p_value", "log_odds"):
         assert np.isfinite(cells[name].to_numpy()).all()
     for frame in (cells, rows):
         p = frame["p_value"].to_numpy()
@@ -61,5 +61,5 @@ def check(audit: varjepa.Audit, table: Any) -> None:
     page = audit.page_data()
     assert all(math.isfinite(row.score) for row in page.rows)
     for detail in page.details.values():
-        numbers = (detail.surprise, detail.p_value, *detail.edges, *detail.masses)
+        numbers = (detail.log_odds, detail.p_value, *detail.edges, *detail.masses)
         assert all(map(math.isfinite, numbers))

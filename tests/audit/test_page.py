@@ -1,7 +1,7 @@
 """Claims about the audit page as a file.
 
 1. What is given is in the page's data, and comes back from it cell by cell: values, missing cells,
-   surprises, details; numbers that are not finite become none.
+   suspicions, details; numbers that are not finite become none.
 2. Hostile texts change neither the elements of the page nor its policy, and come back as they are;
    characters that do not show are written as their codes, long texts are cut.
 3. The page asks for nothing from elsewhere: its policy allows no source but its own script.
@@ -86,16 +86,16 @@ def example(rows: int = 60, extra: int = 0, seed: int = 0) -> PageData:
         ]
         for i in range(rows)
     ]
-    surprises = rng.uniform(0, 0.2, size=(rows, len(names)))
+    suspicions = rng.uniform(0, 0.2, size=(rows, len(names)))
     details = {
         (0, 0): level_detail("birmingxam"),
         (1, 1): number_detail("1,000", 1000.0),
-        (5, 1): number_detail("60", 60.0, surprise=5.5, p_value=1e-4),
+        (5, 1): number_detail("60", 60.0, log_odds=5.5, p_value=1e-4),
         (2, 2): number_detail("2099-01-15", 149.0, flagged=False, repair=None, confidence=None),
     }
     for (row, column), detail in details.items():
         values[row][column] = detail.value
-        surprises[row, column] = detail.surprise / 10
+        suspicions[row, column] = detail.log_odds / 10
     values[3][1] = values[4][0] = None
     flagged = [sum(c == i and d.flagged for (_, c), d in details.items()) for i in range(rows)]
     return PageData(
@@ -115,7 +115,7 @@ def example(rows: int = 60, extra: int = 0, seed: int = 0) -> PageData:
                 tuple(row),
                 tuple(
                     None if row[c] is None or names[c][1] == "not audited" else float(shade)
-                    for c, shade in enumerate(surprises[i])
+                    for c, shade in enumerate(suspicions[i])
                 ),
             )
             for i, row in enumerate(values)
@@ -181,8 +181,8 @@ def test_what_is_given_comes_back(tmp_path: Path) -> None:
     for i, row in enumerate(data.rows):
         assert read["labels"][i] == row.label
         assert [cell(c, i) for c in read["columns"]] == list(row.values)
-        for c, shade in zip(read["columns"], row.surprises, strict=True):
-            assert c["surprises"][i] == (-1 if shade is None else round(SHADES * shade))
+        for c, shade in zip(read["columns"], row.suspicions, strict=True):
+            assert c["suspicions"][i] == (-1 if shade is None else round(SHADES * shade))
     (found,) = (d for d in read["details"] if (d["row"], d["column"]) == (1, 1))
     assert found["value"] == "1,000"
     assert (found["repair"], found["confidence"], found["p"]) == ("100", 0.9, 1e-6)
@@ -197,13 +197,13 @@ def test_equal_edges_are_held_once(tmp_path: Path) -> None:
 
 def test_numbers_that_are_not_finite_become_none(tmp_path: Path) -> None:
     data = example()
-    bad = number_detail("x", math.inf, surprise=math.inf, p_value=math.nan, masses=(math.nan,) * 20)
-    rows = (replace(data.rows[0], score=math.nan, surprises=(math.inf, math.nan, -3.0, None)),)
+    bad = number_detail("x", math.inf, log_odds=math.inf, p_value=math.nan, masses=(math.nan,) * 20)
+    rows = (replace(data.rows[0], score=math.nan, suspicions=(math.inf, math.nan, -3.0, None)),)
     read = data_of(page_of(replace(data, rows=rows, details={(0, 1): bad}), tmp_path))
     (detail,) = read["details"]
-    assert (detail["surprise"], detail["p"], detail["at"], detail["masses"][0]) == (None,) * 4
+    assert (detail["logOdds"], detail["p"], detail["at"], detail["masses"][0]) == (None,) * 4
     assert read["scores"] == [None]
-    assert [c["surprises"] for c in read["columns"]] == [[SHADES], [-1], [0], [-1]]
+    assert [c["suspicions"] for c in read["columns"]] == [[SHADES], [-1], [0], [-1]]
 
 
 def test_hostile_texts_stay_texts(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
 """Claims about the audit page in a real browser.
 
 1. The table is shown worst rows first, flagged cells with value and repair, missing cells as such.
-2. A click on a cell opens its distribution with value, repair, interval, surprise, p-value and
+2. A click on a cell opens its distribution with value, repair, interval, log odds, p-value and
    confidence; on a row its cells. The steps walk through the flagged cells.
 3. Rows are filtered by words, by column and by flag, and sorted by score, label, value (numbers as
-   numbers, missing last) and surprise, from the controls and from the heads.
+   numbers, missing last) and suspicion, from the controls and from the heads.
 4. The keyboard does it too: one cell in the tab order, arrows, Home, End, page keys; Enter opens,
    Escape closes and gives the focus back.
 5. 10,000 rows × 30 columns: a few dozen rows in the document, shown within seconds, filtered within
@@ -170,7 +170,7 @@ def test_cells_without_a_distribution_say_why(page: Page) -> None:
     for cell, words in (
         (at(9, 1), "most suspicious cells only"),
         (at(9, 4), "not audited"),
-        (at(3, 2), "A missing cell has no surprise"),
+        (at(3, 2), "A missing cell has no score"),
     ):
         page.browser.click(cell)
         assert words in str(page.panel())
@@ -230,11 +230,11 @@ def test_rows_are_sorted_by_the_controls(page: Page) -> None:
     assert page.labels() == [*sorted(known, key=lambda label: -known[label]), "r3"]
     page.choose("sort", "label")
     assert page.labels() == [f"r{i}" for i in range(60)]
-    page.choose("sort", "surprise 1")
+    page.choose("sort", "suspicion 1")
     assert page.labels()[:2] == ["r1", "r5"]
-    endless = {**data.details, (5, 1): replace(data.details[5, 1], surprise=math.inf)}
+    endless = {**data.details, (5, 1): replace(data.details[5, 1], log_odds=math.inf)}
     page.open(replace(data, details=endless), 1300, 2200)
-    page.choose("sort", "surprise 1")
+    page.choose("sort", "suspicion 1")
     assert page.labels()[:2] == ["r5", "r1"]
     page.choose("sort", "value 2")
     dates = [data.rows[int(label[1:])].values[2] for label in page.labels()]
@@ -246,7 +246,7 @@ def test_rows_are_sorted_by_the_heads(page: Page) -> None:
     head = at(-1, 2)
     page.browser.click(head)
     assert page.labels()[:2] == ["r1", "r5"]
-    assert page.text(head).split() == ["price", "surprise", "↓"]
+    assert page.text(head).split() == ["price", "suspicion", "↓"]
     page.browser.click(head)
     assert page.labels()[0] == "r5"
     assert page.js(f"document.querySelector('{head}').ariaSort") == "ascending"
@@ -280,9 +280,9 @@ def test_the_keyboard_moves_opens_and_closes(page: Page) -> None:
     assert 0 < page.focus()[0] < 59
     page.browser.press("Home", modifiers=CONTROL)
     assert page.focus() == (0, 0)
-    page.browser.press("ArrowUp", "ArrowRight", " ")  # the head of the city: sorted by surprise
+    page.browser.press("ArrowUp", "ArrowRight", " ")  # the head of the city: sorted by suspicion
     assert page.focus() == (-1, 1)
-    assert page.js("state.sort.by + state.sort.column") == "surprise0"
+    assert page.js("state.sort.by + state.sort.column") == "suspicion0"
 
 
 def test_ten_thousand_rows_do_not_freeze(page: Page) -> None:

@@ -1,4 +1,9 @@
-"""Claims about the rows that are drawn from a table in files to be held.
+"""Claims about how wide the default networks are, and about rows that are drawn to be held.
+
+0. Networks that nobody asked for are half as wide up to 2,000 training rows. A saved model keeps
+   its width, and an architecture that was given is used as it is.
+
+Of a table in files, the rows to be held:
 
 1. They are different rows with their own values and labels: the held-out ones, by numbers that
    ascend, and others to learn from; as many as asked for, and no more than there are.
@@ -8,6 +13,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +21,37 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from varjepa.estimators import fitting
+from varjepa.estimators import VarTJEPA, fitting
 from varjepa.estimators.fitting import draw_rows
+from varjepa.settings import Architecture, Training
 from varjepa.tables import TableCodec
 from varjepa.tables.streaming import TableFiles
 
 ROWS = 5_000
+
+
+@pytest.mark.parametrize(("rows", "width"), [(2_000, 64), (2_001, 128)])
+def test_default_width(rows: int, width: int, tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(rows, 2))
+    one_step = Training(max_steps=1, validation_share=0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a collapse
+        model = VarTJEPA(training=one_step, random_state=0).fit(X)
+    assert model.transform(X[:3]).shape == (3, 2 * width)
+    assert len(model.get_feature_names_out()) == 2 * width
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(
+        VarTJEPA.load(tmp_path / "model").transform(X[:3]), model.transform(X[:3])
+    )
+    assert model.architecture is None
+
+
+def test_an_architecture_is_used_as_it_is() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = VarTJEPA(Architecture(), training=Training(max_steps=1), random_state=0).fit(X)
+    assert model.transform(X).shape == (60, 2 * 128)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from varjepa import VarTJEPA
 
 SETTINGS: dict[str, Any] = {
     "d": 64, "ff": 128, "predictor_width": 64, "predictor_ff": 128,
-    "max_steps": 300, "device": "cpu", "random_state": 0,
+    "max_steps": 240, "device": "cpu", "random_state": 0,
 }  # fmt: skip
 
 

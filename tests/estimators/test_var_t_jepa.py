@@ -216,7 +216,7 @@ def test_imputation_conditions_on_the_other_columns() -> None:
     train, test = X[:1000], X[1000:]
     model = small(
         VarTJEPA, d=16, depth=1, ff=32, predictor_width=16, predictor_depth=1,
-        epochs=40, batch_size=32, learning_rate=5e-3, validate_every=20, random_state=0,
+        epochs=20, batch_size=32, learning_rate=5e-3, validate_every=20, random_state=0,
     ).fit(train)  # fmt: skip
 
     def r2(table: pd.DataFrame) -> float:

@@ -22,6 +22,7 @@ from sklearn.metrics import accuracy_score, f1_score, r2_score
 
 from tests.cli.test_shell import Captured, assert_refused, snapshot
 from tests.report.test_page import Reader
+from tests.small import use_as_defaults
 from varjepa.cli import shell
 from varjepa.cli.evaluate import evaluate
 from varjepa.errors import InputError
@@ -45,6 +46,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def make_small(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("varjepa.evaluate.predictors.MIN_STEPS", 200)
     patch.setattr("varjepa.evaluate.scores.REPEATS", 2)
+    for kind in (VarTJEPA, TJEPA):
+        use_as_defaults(patch, kind, d=16, ff=32, depth=1, predictor_width=16, predictor_depth=1)
 
 
 def run(*arguments: object) -> int:

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from paper.cells import choices_of, fit_best, predictor_settings
+from paper.datasets.catalogue import DATASETS
 from paper.predictors.inputs import DEFAULT_ADAPTER, Inputs, RawFeatures
 from paper.predictors.training import PREDICTORS, FitOptions, XGBoostSettings
-from paper.settings import CHOICES, FULL, SETTINGS
+from paper.settings import CHOICES, DEFAULT_TREES, FULL, WIDE_COLUMNS
 
 
 class Data:
@@ -61,7 +62,7 @@ def test_the_first_choice_is_the_paper_s() -> None:
 
 
 def test_a_choice_is_part_of_the_settings() -> None:
-    paper, ours = (predictor_settings("xgboost", "adult", FULL, s) for s in SETTINGS)
+    paper, ours = (predictor_settings("xgboost", "adult", FULL, s) for s in ("paper", "ours"))
     assert (paper["adapter"], paper["trees"]) == ("flat", None)
     every = {name: (c["adapter"], c["trees"]["depth"]) for name, c in ours["choices"].items()}
     assert every == {
@@ -72,7 +73,17 @@ def test_a_choice_is_part_of_the_settings() -> None:
     }
     assert ours["choices"]["depth 3"]["sizes"] is None
     assert ours["choices"]["depth 10, rate .3"]["sizes"]["most"] == 16
-    paper, ours = (predictor_settings("mlp", "adult", FULL, s) for s in SETTINGS)
+    paper, ours = (predictor_settings("mlp", "adult", FULL, s) for s in ("paper", "ours"))
     assert paper["adapter"] == "linear"
     assert [c["adapter"] for c in ours["choices"].values()] == ["linear", "flat"]
     assert predictor_settings("mlp", None, FULL, "ours") == {**paper, "adapter": None}
+
+
+def test_default_has_one_rule_for_all_datasets() -> None:
+    for dataset, info in DATASETS.items():
+        wide = info.numeric + info.categorical > WIDE_COLUMNS
+        assert list(choices_of("mlp", dataset, "default")) == ["principal" if wide else "default"]
+        trees = choices_of("xgboost", dataset, "default")
+        assert list(trees) == list(DEFAULT_TREES)
+        adapters = {change["adapter"] for change in trees.values()}
+        assert adapters == {"principal" if wide else "components"}

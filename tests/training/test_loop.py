@@ -155,7 +155,7 @@ def test_any_number_of_cores_trains_the_same_weights() -> None:
     for cores in (1, 2):
         torch.set_num_threads(cores)
         try:
-            model, _ = run(rows, replace(SETTINGS, epochs=12, batch_size=1200))
+            model, _ = run(rows, replace(SETTINGS, epochs=4, batch_size=1200))
         finally:
             torch.set_num_threads(before)
         assert all(isinstance(p, torch.nn.Parameter) for p in model.parameters())
@@ -262,9 +262,10 @@ COLLAPSED = Objective(
 
 @pytest.mark.parametrize("seed", range(10))
 def test_the_alarm_rings_on_a_planted_collapse_only(seed: int) -> None:
-    _, healthy = run(table(seed=seed), seed=seed)
+    settings = replace(SETTINGS, epochs=15)
+    _, healthy = run(table(seed=seed), settings, seed)
     assert not healthy.collapse.collapsed, healthy.collapse
-    _, collapsed = run(table(seed=seed), seed=seed, weights=COLLAPSED)
+    _, collapsed = run(table(seed=seed), settings, seed, COLLAPSED)
     assert collapsed.collapse.collapsed, collapsed.collapse
 
 

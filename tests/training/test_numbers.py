@@ -18,6 +18,7 @@ import random
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -94,11 +95,16 @@ def gaussian() -> VarTJepaLoss:
     return VarTJepaLoss(model, first_version(Objective, targets=4, alpha_kl_sy=1e-5))
 
 
+@cache
+def clean_result(make: Callable[[], Loss], epochs: int, seed: int) -> TrainingResult:
+    return learn(make(), epochs, seed)
+
+
 def compare(
     make: Callable[[], Loss], poisons: Sequence[Poison], epochs: int, seed: int
 ) -> dict[str, float]:
     """A clean training and a poisoned one."""
-    clean = learn(make(), epochs, seed)
+    clean = clean_result(make, epochs, seed)
     poisoned = Poisoned(make(), poisons, 0.01, seed)
     result = learn(poisoned, epochs, seed)
     return {

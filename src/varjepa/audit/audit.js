@@ -1,4 +1,4 @@
-// The audit page: a virtual ARIA grid of the table, coloured by surprise, and a panel for a cell.
+// The audit page: a virtual ARIA grid of the table, coloured by suspicion, and a panel for a cell.
 
 const ROW = 30, HEAD = 44, FIRST = 128; // pixels, as in audit.css
 const AHEAD = 10; // rows drawn above and below the visible ones
@@ -8,10 +8,10 @@ const columns = data.columns.map((column) => ({ ...column, read: reader(column.t
 const details = new Map(data.details.map((d) => [d.row * columns.length + d.column, d]));
 const detailOf = (row, column) => details.get(row * columns.length + column);
 /** For sorting: exact where there are details, which come before shades; one that is not finite first. */
-function surpriseOf(row, column) {
+function suspicionOf(row, column) {
   const detail = detailOf(row, column);
-  if (detail) return detail.surprise ?? 1e300;
-  const shade = columns[column].surprises[row];
+  if (detail) return detail.logOdds ?? 1e300;
+  const shade = columns[column].suspicions[row];
   return shade < 0 ? null : shade / data.shades - 1e6;
 }
 const flagged = data.details.filter((d) => d.flagged);
@@ -64,7 +64,7 @@ function sortRows(rows) {
   const key = {
     score: (row) => data.scores[row],
     label: (row) => data.labels[row],
-    surprise: (row) => surpriseOf(row, column),
+    suspicion: (row) => suspicionOf(row, column),
     value: (row) => (of.kind === "number" ? parse(of.read(row)) : of.read(row)),
   }[by];
   const keys = new Map(rows.map((row) => [row, key(row)]));
@@ -88,11 +88,11 @@ function showDirection() {
   byId("direction").title = state.sort.down ? "Descending" : "Ascending";
 }
 
-/** A head, again and again: surprise, value upwards, value downwards; for labels: score, labels. */
+/** A head, again and again: suspicion, value upwards, value downwards; for labels: score, labels. */
 function sortByHead(place) {
   const { sort } = state;
   const column = place === 0 ? null : state.shown[place - 1];
-  const [first, second] = column === null ? ["score", "label"] : ["surprise", "value"];
+  const [first, second] = column === null ? ["score", "label"] : ["suspicion", "value"];
   const isMine = sort.column === column;
   if (columns[column]?.kind === "not audited") sortBy("value", column, isMine && !sort.down);
   else if (isMine && sort.by === first) sortBy(second, column, false);
@@ -107,7 +107,7 @@ function chooseColumn(column) {
   grid.scrollLeft = 0;
   if (column === null) sortBy("score", null, true);
   else if (columns[column].kind === "not audited") sortBy("value", column, false);
-  else sortBy("surprise", column, true);
+  else sortBy("suspicion", column, true);
 }
 
 // --- the grid: only what is visible is in the document
@@ -208,7 +208,7 @@ function buildHead(place) {
     role: "columnheader", class: `cell ${column === null ? "first" : align(column)}`, tabindex: -1,
     "data-row": -1, "data-place": place, "aria-colindex": place + 1,
     "aria-sort": isMine && (sort.by === "value" || sort.by === "label" || sort.by === "score") ? (sort.down ? "descending" : "ascending") : null,
-    title: column === null ? "Sort by score or label" : `${columns[column].name}: sort by surprise or value`,
+    title: column === null ? "Sort by score or label" : `${columns[column].name}: sort by suspicion or value`,
   }, column === null ? el("b", {}, "Row") : text(columns[column].name, { class: "name" }), el("small", { class: isMine ? "sorted" : null }, word));
   position(cell, place);
   return cell;
@@ -222,7 +222,7 @@ function buildCell(i, place) {
   if (place === 0) return el("div", { ...attributes, role: "rowheader", class: "cell first" }, text(data.labels[row]), el("small", {}, score(data.scores[row])));
   const column = state.shown[place - 1];
   const value = columns[column].read(row);
-  const surprise = columns[column].surprises[row];
+  const suspicion = columns[column].suspicions[row];
   const detail = detailOf(row, column);
   const isFlagged = detail?.flagged ?? false;
   const cell = el("div", { ...attributes, role: "gridcell", class: `cell ${align(column)} ${isFlagged ? "flagged" : ""}` });
@@ -230,7 +230,7 @@ function buildCell(i, place) {
   else if (value === null) cell.append(el("span", { class: "missing", role: "img", "aria-label": "missing" }, "·"));
   else cell.append(text(value));
   if (value !== null && value.length > 12) cell.title = value;
-  if (surprise > 0) cell.style.setProperty("--heat", surprise / data.shades);
+  if (suspicion > 0) cell.style.setProperty("--heat", suspicion / data.shades);
   if (state.open?.row === row && state.open.column === column) cell.classList.add("open");
   position(cell, place);
   return cell;
@@ -315,12 +315,12 @@ function aboutCell(row, column) {
   const { kind, read } = columns[column];
   const detail = detailOf(row, column);
   const value = detail?.value ?? read(row);
-  const shade = columns[column].surprises[row];
+  const shade = columns[column].suspicions[row];
   const box = (name, content) => el("div", { class: name }, el("span", {}, name), content === null ? el("i", {}, "missing") : text(content));
   const values = el("div", { class: "values" }, box("value", value), detail?.repair != null ? box("repair", detail.repair) : null);
   if (!detail) {
-    const why = kind === "not audited" ? "This column is not audited." : value === null ? "A missing cell has no surprise." : "Distributions are kept for the most suspicious cells only.";
-    return [values, pairs([["Surprise, share of the scale", shade < 0 ? null : percent(shade / data.shades)], ["Row score", score(data.scores[row])]]), el("p", { class: "note" }, why)];
+    const why = kind === "not audited" ? "This column is not audited." : value === null ? "A missing cell has no score." : "Distributions are kept for the most suspicious cells only.";
+    return [values, pairs([["Suspicion, share of the scale", shade < 0 ? null : percent(shade / data.shades)], ["Row score", score(data.scores[row])]]), el("p", { class: "note" }, why)];
   }
   const ends = [parse(detail.lower), parse(detail.upper)];
   const chart = detail.masses.length
@@ -332,7 +332,7 @@ function aboutCell(row, column) {
     pairs([
       ["Interval", detail.lower === null || detail.upper === null ? null : el("span", {}, text(detail.lower), " to ", text(detail.upper))],
       ["Confidence in the repair", detail.confidence === null ? null : percent(detail.confidence)],
-      ["Surprise", number(detail.surprise)],
+      ["Log odds of an error", number(detail.logOdds)],
       ["p-value", number(detail.p)],
       ["Row score", score(data.scores[row])],
       ["Status", detail.flagged ? "flagged" : "not flagged"],
@@ -341,10 +341,10 @@ function aboutCell(row, column) {
 }
 
 function aboutRow(row) {
-  const cells = columns.map((c, column) => ({ c, column, shade: c.surprises[row] })).filter(({ shade }) => shade >= 0);
-  cells.sort((a, b) => surpriseOf(row, b.column) - surpriseOf(row, a.column));
+  const cells = columns.map((c, column) => ({ c, column, shade: c.suspicions[row] })).filter(({ shade }) => shade >= 0);
+  cells.sort((a, b) => suspicionOf(row, b.column) - suspicionOf(row, a.column));
   const lines = cells.map(({ c, column, shade }) => cellLine(c.name, c.read(row), shade / data.shades, () => openCell(row, column)));
-  return [pairs([["Score", score(data.scores[row])], ["p-value", number(data.ps[row])]]), el("h3", {}, "Cells, the most surprising first"), el("ul", { class: "cells" }, lines)];
+  return [pairs([["Score", score(data.scores[row])], ["p-value", number(data.ps[row])]]), el("h3", {}, "Cells, the most suspicious first"), el("ul", { class: "cells" }, lines)];
 }
 
 /** Flagged cells of the view, row by row. */
@@ -388,12 +388,12 @@ function fillControls() {
   byId("column").append(el("option", { value: "" }, "all columns"), ...columns.map((c, i) => el("option", { value: i }, c.name)));
   const audited = [...columns.keys()].filter((i) => columns[i].kind !== "not audited");
   const options = (by, list) => el("optgroup", { label: by[0].toUpperCase() + by.slice(1) }, list.map((i) => el("option", { value: `${by} ${i}` }, `${columns[i].name}, ${by}`)));
-  byId("sort").append(el("option", { value: "score" }, "row score"), el("option", { value: "label" }, "row label"), options("surprise", audited), options("value", [...columns.keys()]));
+  byId("sort").append(el("option", { value: "score" }, "row score"), el("option", { value: "label" }, "row label"), options("suspicion", audited), options("value", [...columns.keys()]));
 
   byId("column").addEventListener("change", (event) => chooseColumn(event.target.value === "" ? null : Number(event.target.value)));
   byId("sort").addEventListener("change", (event) => {
     const [by, column] = event.target.value.split(" ");
-    sortBy(by, column === undefined ? null : Number(column), by === "score" || by === "surprise");
+    sortBy(by, column === undefined ? null : Number(column), by === "score" || by === "suspicion");
   });
   byId("direction").addEventListener("click", () => sortBy(state.sort.by, state.sort.column, !state.sort.down));
   byId("flagged").addEventListener("change", (event) => {

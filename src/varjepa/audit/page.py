@@ -1,4 +1,4 @@
-"""The audit page: the table as a heat map of surprise, in one HTML file; and a small form of it."""
+"""The audit page: the table as a heat map, in one HTML file; and a small form of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from varjepa.report.interactive import figure, pack_texts, render_interactive, v
 from varjepa.report.page import write_report
 
 SHADES = 1000
-"""steps of the surprise that colours a cell"""
+"""steps of the suspicion that colours a cell"""
 
 _LISTED = 10
 
@@ -26,7 +26,7 @@ def write_page(data: PageData, path: Path) -> None:
 
 def small_form(data: PageData) -> str:
     """A table of the ten most suspicious cells, for a notebook."""
-    worst = sorted(data.details.items(), key=lambda item: _suspicion(item[1]))[:_LISTED]
+    worst = sorted(data.details.items(), key=lambda item: _worst_first(item[1]))[:_LISTED]
     names = ("row", "column", "value", "repair", "confidence", "p-value")
     lines = ["".join(_small_cell(name, "th", place) for place, name in enumerate(names))]
     for (row, column), detail in worst:
@@ -55,10 +55,10 @@ def small_form(data: PageData) -> str:
     )
 
 
-def _suspicion(detail: CellDetail) -> tuple[float, float]:
+def _worst_first(detail: CellDetail) -> tuple[float, float]:
     """Sorts the most suspicious first; what is not a number comes last."""
     p_value = detail.p_value if math.isfinite(detail.p_value) else math.inf
-    return p_value, -detail.surprise if math.isfinite(detail.surprise) else math.inf
+    return p_value, -detail.log_odds if math.isfinite(detail.log_odds) else math.inf
 
 
 def _small_cell(text: str, tag: str, place: int, struck: bool = False) -> str:
@@ -86,7 +86,7 @@ def _pack(data: PageData) -> dict[str, Any]:
             "suspicious": column.suspicious,
             "drift": figure(column.drift, 3),
             "texts": pack_texts([row.values[place] for row in data.rows]),
-            "surprises": [_shade(row.surprises[place]) for row in data.rows],
+            "suspicions": [_shade(row.suspicions[place]) for row in data.rows],
         }
         for place, column in enumerate(data.columns)
     ]
@@ -96,7 +96,7 @@ def _pack(data: PageData) -> dict[str, Any]:
             "row": row,
             "column": column,
             "value": visible(detail.value),
-            "surprise": figure(detail.surprise, 4),
+            "logOdds": figure(detail.log_odds, 4),
             "p": figure(detail.p_value, 3),
             "flagged": detail.flagged,
             "repair": None if detail.repair is None else visible(detail.repair),
@@ -124,8 +124,8 @@ def _pack(data: PageData) -> dict[str, Any]:
     }
 
 
-def _shade(surprise: float | None) -> int:
+def _shade(suspicion: float | None) -> int:
     """A whole number is shorter than a fraction; -1 where there is none."""
-    if surprise is None or math.isnan(surprise):
+    if suspicion is None or math.isnan(suspicion):
         return -1
-    return round(SHADES * min(max(surprise, 0.0), 1.0))
+    return round(SHADES * min(max(suspicion, 0.0), 1.0))

@@ -5,6 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+import pyarrow as pa
+
+from varjepa.audit.findings import ColumnFacts, Findings
+from varjepa.audit.repairs import DETAILED
+from varjepa.metrics.discoveries import MIN_P
+from varjepa.tables.values import as_text, is_supported, value_type
+
+MOST_DETAILS = 20_000
+"""Flagged cells that the page marks, with their repairs."""
+
+FULL_COLOUR = 6.0
+"""−log10 of the p-value that has the page's strongest colour."""
+
 
 @dataclass(frozen=True, slots=True)
 class PageColumn:
@@ -26,7 +40,8 @@ class CellDetail:
     """A suspicious cell and its distribution given the other cells of the row."""
 
     value: str
-    surprise: float
+    log_odds: float
+    """of an error against a value that belongs there"""
     p_value: float
     flagged: bool
     repair: str | None
@@ -53,8 +68,8 @@ class PageRow:
     p_value: float
     values: tuple[str | None, ...]
     """one a column, None where missing"""
-    surprises: tuple[float | None, ...]
-    """one a column, scaled to 0..1 for colour"""
+    suspicions: tuple[float | None, ...]
+    """one a column, for colour: −log10 of the p-value, scaled to 0..1"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +84,83 @@ class PageData:
     """worst first, at most 10,000"""
     details: Mapping[tuple[int, int], CellDetail]
     """the most suspicious cells by (place in rows, place in columns)"""
+
+
+def page_data(f: Findings, names: list[str]) -> PageData:
+    """The page of a table with columns of these names."""
+    facts = {one.name: one for one in f.facts}
+    columns = tuple(_page_column(name, facts.get(name)) for name in names)
+    flagged = int(f.flagged.sum())
+    row_at = {row: i for i, row in enumerate(f.rows.tolist())}
+    column_at = {name: place for place, name in enumerate(names)}
+    values = f.values()
+    most = max(DETAILED, min(flagged, MOST_DETAILS))  # flagged cells come first
+    details = {
+        (row_at[row], column_at[f.names[j]]): _detail(f, i, values[i])
+        for i, (row, j) in enumerate(f.places[:most].tolist())
+        if row in row_at
+    }
+    marked = sum(detail.flagged for detail in details.values())
+    about: tuple[tuple[str, str], ...] = (
+        ("rows", f"{len(f.row_scores):,}"),
+        ("cells scored", f"{f.tests:,}"),
+        ("false discovery rate", f"{f.fdr:g}"),
+        ("flagged cells", f"{flagged:,}"),
+    )
+    if marked < flagged:
+        about = (*about, ("of these on this page", f"{marked:,}"))
+    return PageData("Audit", about, columns, _page_rows(f, names), details)
+
+
+def _page_column(name: str, facts: ColumnFacts | None) -> PageColumn:
+    if facts is None:
+        return PageColumn(name, "not audited", None, 0, None)
+    return PageColumn(name, facts.kind, facts.predictable, facts.flagged, facts.drift)
+
+
+def _page_rows(f: Findings, names: list[str]) -> tuple[PageRow, ...]:
+    places = np.searchsorted(f.picked_rows, f.rows)
+    suspicion = -np.log10(np.maximum(f.picked_p_values[places], MIN_P)) / FULL_COLOUR
+    audited = dict(zip(f.names, np.clip(suspicion, 0.0, 1.0).T, strict=True))
+    shown = pa.array(places)
+    texts = zip(*(texts_of(f.picked[name].take(shown)) for name in names), strict=True)
+    colours = zip(
+        *(
+            [None if np.isnan(s) else float(s) for s in audited[name]]
+            if name in audited
+            else [None] * len(places)
+            for name in names
+        ),
+        strict=True,
+    )
+    return tuple(
+        PageRow(str(row), float(f.row_scores[row]), float(f.row_p_values[row]), values, suspicions)
+        for row, values, suspicions in zip(f.rows.tolist(), texts, colours, strict=True)
+    )
+
+
+def _detail(f: Findings, i: int, value: str | None) -> CellDetail:
+    cells = f.cells
+    edges, masses, at, repair_at = cells.histograms.get(i, ((), (), None, None))
+    return CellDetail(
+        value or "",
+        float(f.log_odds[i]),
+        float(f.p_values[i]),
+        bool(f.flagged[i]),
+        cells.repair[i],
+        cells.confidence[i],
+        cells.lower[i],
+        cells.upper[i],
+        cells.levels[i] if i < DETAILED else (),
+        edges,
+        masses,
+        at,
+        repair_at,
+    )
+
+
+def texts_of(column: pa.ChunkedArray) -> list[str | None]:
+    """Cells as text; those of types that no model takes as Python shows them."""
+    if is_supported(value_type(column.type)):
+        return as_text(column).to_pylist()
+    return [None if value is None else str(value) for value in column.to_pylist()]

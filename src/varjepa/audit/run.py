@@ -19,8 +19,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from varjepa.audit.findings import ColumnFacts, Findings
 from varjepa.audit.fitting import FitOptions, fit_own
-from varjepa.audit.result import Audit, ColumnFacts, Findings, describe_cells
+from varjepa.audit.repairs import describe_cells
+from varjepa.audit.result import Audit
 from varjepa.audit.scoring import CellScorer, Scores, joined
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
@@ -227,11 +229,11 @@ class _Sweep:
             scores = self.held[number] if self.held else self._score(block)
             p = p_values(tails, scores)
             known = ~np.isnan(p)
-            surprise = np.where(known, -np.log(np.where(known, p, 1.0)), -1.0)
+            evidence = np.where(known, -np.log(np.where(known, p, 1.0)), -1.0)
             here = slice(begin, begin + block.num_rows)
-            found.row_scores[here] = surprise.clip(0.0).sum(1) / np.maximum(known.sum(1), 1)
-            best = np.argsort(-surprise, axis=1)[:, :3]
-            is_known = np.take_along_axis(surprise, best, 1) >= 0.0
+            found.row_scores[here] = evidence.clip(0.0).sum(1) / np.maximum(known.sum(1), 1)
+            best = np.argsort(-evidence, axis=1)[:, :3]
+            is_known = np.take_along_axis(evidence, best, 1) >= 0.0
             found.row_cells[here, : best.shape[1]] = np.where(is_known, best, -1)
             found.tests += int(known.sum())
             for j, facts in enumerate(self.facts):
@@ -330,10 +332,11 @@ def _pick(
     for j, facts in enumerate(found.facts):
         facts.flagged = int((listed[:, 1][p <= limit] == j).sum())
     return Findings(
+        names=scorer.names,
         cells=cells,
         places=listed,
         p_values=p,
-        odds=odds,
+        log_odds=odds,
         flagged=p <= limit,
         row_scores=found.row_scores,
         row_p_values=rows_p,

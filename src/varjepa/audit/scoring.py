@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
-from varjepa.audit.surprise import (
+from varjepa.audit.odds import (
     FAR,
     SPREADS,
     ErrorModel,

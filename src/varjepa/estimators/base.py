@@ -118,6 +118,8 @@ class TableEstimator(TransformerMixin, BaseEstimator):
 
     settings_kinds: ClassVar[dict[str, type[Settings]]]
     """the settings object that each of these parameters takes"""
+    _network: ClassVar[Any]
+    """the networks' class, which takes the table's shape and an architecture"""
     _has_uncertainty: ClassVar[bool]
     """whether uncertain validation rows can be discarded"""
     _scaling: ClassVar[Scaling]
@@ -151,10 +153,6 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     # --- what a subclass fills in
-
-    def _build(self, shape: TableShape) -> nn.Module:
-        """The networks, untrained."""
-        raise NotImplementedError
 
     def _loss(self, model: Any) -> Loss:
         """The model with its loss."""
@@ -349,7 +347,10 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     ) -> None:
         """Train, and keep what was learned."""
         with seeded_weights(self.seed_):
-            model = self._build(self.table_shape(codec)).to(task.source.rows.num.device)
+            kind: Any = self.settings_kinds["architecture"]
+            architecture = self.architecture or kind.for_rows(task.rows)
+            model = self._network(self.table_shape(codec), architecture)
+            model = model.to(task.source.rows.num.device)
         result = train(
             self._loss(model),
             task.source,
@@ -372,7 +373,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         if result.collapse.collapsed:
             warnings.warn(
                 f"the latents have collapsed: {result.collapse.active_units:.1f} of "
-                f"{self.settings('architecture').d} dimensions per column vary across rows; "
+                f"{model.settings.d} dimensions per column vary across rows; "
                 f"{self._remedy}",
                 stacklevel=4,
             )
@@ -425,7 +426,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         """Names of the columns of :meth:`transform`; ``input_features`` names those of an array."""
         check_is_fitted(self)
         given = _check_feature_names_in(self, input_features)
-        architecture = self.settings("architecture")
+        architecture: Any = self.model_.settings
         called = dict(zip(self.codec_.schema.names, given, strict=True))
         heads = {
             "flat": [f.name.replace(f.column, called[f.column], 1) for f in self.codec_.features],
@@ -566,7 +567,10 @@ def to_saved(estimator: TableEstimator) -> SavedModel:
     names = getattr(estimator, "feature_names_in_", None)
     config = {
         "estimator": type(estimator).__name__,
-        "parameters": parameters_to_json(estimator),
+        "parameters": {
+            **parameters_to_json(estimator),
+            "architecture": to_json(estimator.model_.settings),  # as the rows decided
+        },
         "seed": estimator.seed_,
         "best_epoch": estimator.best_epoch_,
         "selected_by": estimator.selected_by_,
@@ -647,13 +651,13 @@ def _networks(estimator: TableEstimator, weights: WeightFile) -> nn.Module:
         raise InputError("config.parameters has more layers than there are weights")
     try:
         with torch.device("meta"):
-            planned = estimator._build(shape).state_dict()
+            planned = estimator._network(shape, architecture).state_dict()
     except (ArithmeticError, TypeError, ValueError, RuntimeError) as error:
         raise InputError("config.parameters are not those of a network") from error
     if weights.kinds != {name: Kind.of(tensor) for name, tensor in planned.items()}:
         raise InputError("the weights are not those of config.json and codec.json")
     with seeded_weights(estimator.seed_):  # leaves torch's own random numbers where they were
-        model = estimator._build(shape)
+        model = estimator._network(shape, architecture)
     for name, tensor in model.state_dict().items():
         weights.read_into(name, tensor)
     return model

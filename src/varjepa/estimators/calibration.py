@@ -160,6 +160,7 @@ def score_memberships(clusters: Clusters, posterior: DiagonalGaussian) -> Scores
 def fit_clusters(tokens: NDArray[np.float32], seed: int) -> Clusters:
     """Learn them from embeddings of training rows.  # (n, d), means over a row's features"""
     from sklearn.mixture import GaussianMixture
+    from threadpoolctl import threadpool_limits
 
     centre, spread = tokens.mean(0, dtype=np.float64), tokens.std(0, dtype=np.float64)
     scale = np.where(spread > 1e-6, 1.0 / np.maximum(spread, 1e-6), 0.0)
@@ -171,8 +172,9 @@ def fit_clusters(tokens: NDArray[np.float32], seed: int) -> Clusters:
     mixtures = []
     for count in (count for count in COUNTS if count * ROWS_PER_CLUSTER <= len(points)):
         mixture = GaussianMixture(count, reg_covar=1e-3, max_iter=60, random_state=seed)
-        with warnings.catch_warnings():  # 60 steps are enough, and rows may be all alike
-            warnings.simplefilter("ignore")
+        # one thread: BLAS would wait for the others thousands of times, for tiny matrices
+        with warnings.catch_warnings(), threadpool_limits(1):
+            warnings.simplefilter("ignore")  # 60 steps are enough, and rows may be all alike
             mixture.fit(points)
         log_weight = np.log(np.maximum(mixture.weights_, 1e-12))
         parts = (log_weight, mixture.means_, mixture.precisions_cholesky_)

@@ -164,9 +164,9 @@ class Embedder:
     def _names(self) -> list[str]:
         estimator = self._opened().estimator
         features = [feature.name for feature in estimator.codec_.features]
-        names = [
-            f"{name}_{i}" for name in features for i in range(estimator.settings("architecture").d)
-        ] + [UNCERTAINTY]
+        names = [f"{name}_{i}" for name in features for i in range(estimator.model_.settings.d)] + [
+            UNCERTAINTY
+        ]
         columns = estimator.codec_.schema.names if self.per_column else []
         return names + [f"{UNCERTAINTY}:{name}" for name in columns]
 
@@ -191,7 +191,7 @@ def embed_with_uncertainty(
         cells = scores.per_column() if kind != "ambiguous" else q.mean[..., 0] * torch.nan
         return torch.cat([q.mean.flatten(1), scores.per_row(over).unsqueeze(1), cells], dim=1)
 
-    width = len(estimator.codec_.features) * estimator.settings("architecture").d
+    width = len(estimator.codec_.features) * estimator.model_.settings.d
     together = estimator._compute(estimator.encode(X), both)
     flat, per_row, per_feature = np.split(together, [width, width + 1], axis=1)
     per_column = estimator.by_column(per_feature, estimator.codec_.schema.names)

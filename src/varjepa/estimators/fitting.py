@@ -296,6 +296,8 @@ class Task:
     """One training: its rows, its length, and how its checkpoint is picked."""
 
     source: RowSource
+    rows: int
+    """that are trained on"""
     training: Training
     selection: Selection
     some_training: EncodedTable
@@ -321,6 +323,7 @@ def make_task(
     source = RowSource(rows if training is None else rows.take(training), training)
     return Task(
         source,
+        len(source.rows),
         asked.resolve(len(source.rows)),
         selection,
         some_rows(source.rows, e.seed_),
@@ -452,4 +455,4 @@ def _streamed_task(estimator: TableEstimator, data: TrainingData, world: World) 
     source = WindowedRows(shuffled, codec, size, epochs, rows.take(training), world)
     identity = identity_of_files(e, codec, files, size, selection)
     some = [some_rows(rows.take(part), e.seed_) for part in (training, validation)]
-    return Task(source, resolved, selection, some[0], some[1], identity)
+    return Task(source, len(shuffled), resolved, selection, some[0], some[1], identity)

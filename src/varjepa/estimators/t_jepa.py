@@ -12,7 +12,6 @@ from torch import Tensor
 
 from varjepa.estimators.base import TableEstimator
 from varjepa.models.t_jepa import TJepa, embed_points
-from varjepa.nn.layers import TableShape
 from varjepa.settings import PointArchitecture, PointObjective, PointTraining, at_least_one
 from varjepa.tables.codec import EncodedTable
 from varjepa.training.losses import TJepaLoss
@@ -56,6 +55,7 @@ class TJEPA(TableEstimator):
         "objective": PointObjective,
         "training": PointTraining,
     }
+    _network = TJepa
     _has_uncertainty = False
     _scaling = "min_max"
     _remedy = "train longer or with a lower learning rate, fit with labels, or use VarTJEPA"
@@ -71,9 +71,6 @@ class TJEPA(TableEstimator):
             yield self._embed(block)
 
     # --- inside
-
-    def _build(self, shape: TableShape) -> TJepa:
-        return TJepa(shape, self.settings("architecture"))
 
     def _loss(self, model: TJepa) -> TJepaLoss:
         return TJepaLoss(model, self.settings("objective"))

@@ -87,7 +87,7 @@ from varjepa.models.inference import (
 )
 from varjepa.models.masking import masks_from_cells
 from varjepa.models.var_t_jepa import VarTJepa
-from varjepa.nn.layers import TableShape
+from varjepa.nn.kernels.cpu import RowThreads
 from varjepa.randomness import generator_for
 from varjepa.settings import Architecture, Objective, Training, at_least_one, one_of
 from varjepa.tables import TableCodec, read_table
@@ -144,17 +144,21 @@ def predicted_table(
 
     Cells are drawn, or are the model's best guess.
     """
-    parts = []
-    for part in rows.split(_BATCH):
+
+    def predict(part: EncodedTable) -> EncodedTable:
         observed = part.observed
         if observed is None or bool(observed.all()):
-            parts.append(part)
-            continue
+            return part
         masks = masks_from_cells(observed, ~observed)
         latents = predict_latents(model, part, masks, generator if z_from_prior else None)
-        parts.append(
-            sample_cells(model, latents, generator) if draw else most_likely_cells(model, latents)
-        )
+        if draw:
+            return sample_cells(model, latents, generator)
+        return most_likely_cells(model, latents)
+
+    # one generator: parts that draw from it come in order
+    in_order = draw or z_from_prior or rows.num.device.type != "cpu"
+    with RowThreads(1 if in_order else None) as threads:
+        parts = list(threads.map(predict, list(rows.split(_BATCH))))
     num = torch.cat([part.num for part in parts])
     cat = torch.cat([part.cat for part in parts])
     if draw and model.settings.numbers == "bins":
@@ -246,7 +250,8 @@ class VarTJEPA(TableEstimator):
     or a pattern of Parquet files, which may be larger than memory.
 
     Args:
-        architecture: sizes of the networks.
+        architecture: sizes of the networks. None: ``Architecture()``, half as wide for a table of
+            up to 2,000 training rows.
         objective: masks and weights of the ELBO's terms.
         training: length, optimisation, validation. Every field of these three is documented in
             :mod:`varjepa.settings`; change one with ``set_params(training__epochs=20)``.
@@ -289,6 +294,7 @@ class VarTJEPA(TableEstimator):
         "objective": Objective,
         "training": Training,
     }
+    _network = VarTJepa
     _has_uncertainty = True
     _scaling = "standard"
     _remedy = "train longer, raise alpha_rec and alpha_gen, or lower the KL weights"
@@ -586,9 +592,6 @@ class VarTJEPA(TableEstimator):
     @property
     def _has_bins(self) -> bool:
         return bool(self.settings("architecture").numbers == "bins")
-
-    def _build(self, shape: TableShape) -> VarTJepa:
-        return VarTJepa(shape, self.settings("architecture"))
 
     def _loss(self, model: VarTJepa) -> VarTJepaLoss:
         return VarTJepaLoss(model, self.settings("objective"))

@@ -116,7 +116,7 @@ function pairs(list) {
   return el("dl", { class: "pairs" }, shown.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 }
 
-/** A line of a list of cells: a swatch of its surprise, its column, its value; a click leads on. */
+/** A line of a list of cells: a swatch of its colour, its column, its value; a click leads on. */
 function cellLine(name, value, heat, click) {
   const swatch = heat === null ? null : el("i", {});
   swatch?.style.setProperty("--heat", heat);

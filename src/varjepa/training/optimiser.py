@@ -42,8 +42,9 @@ def orthogonalise(matrices: Tensor) -> Tensor:
     x = matrices.mT if is_tall else matrices
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(ITERATIONS):
-        square = x @ x.mT
-        x = a * x + (b * square + c * square @ square) @ x
+        square = torch.bmm(x, x.mT)
+        polynomial = torch.baddbmm(square, square, square, beta=b, alpha=c)
+        x = torch.baddbmm(x, polynomial, x, beta=a)
     return x.mT if is_tall else x
 
 
@@ -199,8 +200,10 @@ class AveragedModel:
         """Count the current weights."""
         self.steps += 1.0
         share = (POWER + 1.0) / (self.steps + POWER)
-        for name, average in self.averages.items():
-            average.lerp_(self.weights[name], share)
+        averages: list[Tensor] = list(self.averages.values())
+        weights: list[Tensor] = [self.weights[name] for name in self.averages]
+        shares: list[Tensor] = [share] * len(averages)
+        torch._foreach_lerp_(averages, weights, shares)
 
     def tensors(self) -> dict[str, Tensor]:
         """Its state."""

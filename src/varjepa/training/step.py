@@ -7,7 +7,7 @@ the batch draws the same numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, fields
@@ -220,6 +220,7 @@ class Stepper:
         self.source = as_source(rows)
         self.rows = self.source.rows
         self.device = self.rows.num.device
+        self.parameters = list(loss.model.parameters())
         self.optimiser = Optimiser(loss.model, settings, self.device)
         self.average = AveragedModel(loss.model) if settings.schedule == "average" else None
         self.evaluated = copy(loss)
@@ -328,22 +329,24 @@ class Stepper:
             return (losses.descended * share[here]).sum(), recorded
 
         self.optimiser.zero_grad()
+        run: Callable[..., Iterable[None]] = map
         if self.threads is None:
             total, recorded = work(slice(0, len(w)))
             total.backward()
         else:
             slices = slices_of(len(w), loss.shape.features)
-            learned = loss.model.parameters()
-            recorded = torch.cat(self.threads.backward(work, slices, learned), dim=-1)
+            recorded = torch.cat(self.threads.backward(work, slices, self.parameters), dim=-1)
+            if len(slices) > 1:  # a smaller step would mostly wait for the other threads
+                run = self.threads.map
         self.row_loss.zero_()[mine] = recorded[0]
         means = (recorded * share).sum(-1)
-        gradients = [p.grad for p in loss.model.parameters() if p.grad is not None]
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
         self.world.sum_tensors([*gradients, means, self.row_loss])
         norm = torch.nn.utils.get_total_norm(gradients)
         bad = self.guard.refuses(means[0], norm)
         if self.settings.max_norm is not None:  # so that no batch with outliers rules the moments
             torch._foreach_mul_(gradients, (self.settings.max_norm / (norm + 1e-6)).clamp_max(1.0))
-        self.optimiser.step(inputs.rate, bad, map if self.threads is None else self.threads.map)
+        self.optimiser.step(inputs.rate, bad, run)
         if self.average is not None:
             self.average.add()
         loss.after_step(inputs.progress)

@@ -105,7 +105,7 @@ def transform_fast(
     bias = None if valid is None else key_bias(valid, tokens.dtype)
     blocks: list[Any] = list(net.blocks)
     heads, eps = blocks[0].attention.heads, blocks[0].mlp_norm.eps
-    weights = [tuple(block.parameters()) for block in blocks]
+    weights = [block.weights() for block in blocks]
     if can_infer(tokens):
         return net.norm(infer_blocks(tokens, bias, heads, keep, eps, weights))
     for each in weights[:-1]:

@@ -1,0 +1,174 @@
+"""Ways to compute a default model's training step on one device, compared.
+
+Every way is measured in a fresh process with empty compiler caches: seconds until its first steps
+are done (cold), then milliseconds per step (warm), over the mask sizes of a training. A whole fit
+of ``FIT_STEPS`` steps is estimated from both.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+
+import torch
+
+from benchmarks.fits import Emit, Row, dependent_table, in_process
+from benchmarks.measures import synchronise
+from varjepa import VarTJEPA
+from varjepa.environment import describe_environment
+from varjepa.models.var_t_jepa import VarTJepa
+from varjepa.nn.kernels import reference_only
+from varjepa.nn.kernels.cpu import RowThreads
+from varjepa.nn.transformer import Block
+from varjepa.settings import Architecture, Objective, Training
+from varjepa.training.cuda_graphs import CapturedStepper, PaddedStepper
+from varjepa.training.losses import VarTJepaLoss
+from varjepa.training.step import Stepper
+
+FIT_STEPS = 800
+"""steps of a default fit, about"""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A way to compute a step."""
+
+    has_kernels: bool = False
+    """our own: the CPU block, or Triton's kernels on a GPU"""
+    compiled: str | None = None
+    """mode of torch.compile, for every block of the transformers"""
+    stepper: type[Stepper] = Stepper
+    threads: int | None = None
+    """on a CPU: rows over so many threads; None: every operation over all cores"""
+
+
+CPU_PATHS = {
+    "block by hand, rows over cores": Path(has_kernels=True, threads=2),
+    "block by hand, one thread": Path(has_kernels=True, threads=1),
+    "plain torch, rows over cores": Path(threads=2),
+    "plain torch, one thread": Path(threads=1),
+    "plain torch, its own threads": Path(),
+    "compiled, one thread": Path(compiled="default", threads=1),
+    "compiled with autotuning, one thread": Path(compiled="max-autotune-no-cudagraphs", threads=1),
+}
+GPU_PATHS = {
+    "Triton kernels, recorded": Path(has_kernels=True, stepper=CapturedStepper),
+    "plain torch, recorded": Path(stepper=CapturedStepper),
+    "compiled, recorded": Path(compiled="default", stepper=CapturedStepper),
+    "compiled with autotuning, recorded": Path(
+        compiled="max-autotune-no-cudagraphs", stepper=CapturedStepper
+    ),
+    "compiled with reduced overhead": Path(compiled="reduce-overhead", stepper=PaddedStepper),
+    "Triton kernels": Path(has_kernels=True),
+    "plain torch": Path(),
+    "compiled": Path(compiled="default"),
+}
+"""the default model's kernels need a width of 16, 32 or 64; at 128 they are plain torch"""
+
+
+@dataclass(frozen=True, slots=True)
+class PathShape:
+    """A default model on a table; ``depth`` is that of the encoders."""
+
+    d: int
+    batch: int
+    columns: int
+    depth: int = 1
+
+
+SHAPES = (
+    PathShape(128, 40, 8),
+    PathShape(64, 40, 8),
+    PathShape(128, 256, 15),
+    PathShape(64, 256, 15),
+    PathShape(64, 512, 15, depth=2),
+)
+
+
+@contextmanager
+def steps_of(path: Path, shape: PathShape, device: str) -> Iterator[Callable[[], None]]:
+    """The next step of a training."""
+    frame = dependent_table(8 * shape.batch, shape.columns)
+    small = {"architecture__d": 16, "architecture__predictor_width": 16, "training__max_steps": 1}
+    encoded = VarTJEPA(random_state=0, device="cpu").set_params(**small).fit(frame)
+    settings = Architecture(d=shape.d, predictor_width=shape.d, depth=shape.depth)
+    model = VarTJepa(VarTJEPA.table_shape(encoded.codec_), settings).to(device)
+    rows = encoded.encode(frame).to(torch.device(device))
+    training = Training(batch_size=shape.batch, epochs=1000, validate_every=1)
+    with ExitStack() as stack:
+        if not path.has_kernels:
+            stack.enter_context(reference_only())
+        if path.compiled is not None:
+            for module in model.modules():
+                if isinstance(module, Block):
+                    module.compile(mode=path.compiled, dynamic=True)
+        loss = VarTJepaLoss(model, Objective())
+        stepper = stack.enter_context(path.stepper(loss, rows, training, seed=0))
+        if device == "cpu":
+            if stepper.threads is not None:
+                stepper.threads.close()
+            stepper.threads = None if path.threads is None else RowThreads(path.threads)
+        stepper.begin_epoch()
+
+        def step() -> None:
+            if stepper.epoch_is_over:
+                stepper.begin_epoch()
+            stepper.step()
+
+        yield step
+
+
+def measure_path(emit: Emit, name: str, shape: PathShape, device: str, steps: int) -> None:
+    """One way on one shape."""
+    os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()
+    path = (CPU_PATHS if device == "cpu" else GPU_PATHS)[name]
+    synchronise(device)
+    with steps_of(path, shape, device) as step:
+        start = time.perf_counter()
+        for _ in range(steps):  # every mask size comes at least once
+            step()
+        synchronise(device)
+        first = time.perf_counter() - start
+        start, processor = time.perf_counter(), time.process_time()
+        for _ in range(steps):
+            step()
+        synchronise(device)
+        warm = (time.perf_counter() - start) / steps
+        processor = (time.process_time() - processor) / steps
+    cold = max(0.0, first - steps * warm)
+    emit({
+        "cold_s": round(cold, 2), "step_ms": round(1e3 * warm, 3),
+        "processor_ms": round(1e3 * processor, 3), "fit_s": round(cold + FIT_STEPS * warm, 2),
+    })  # fmt: skip
+
+
+def bench_paths(
+    device: str,
+    steps: int = 64,
+    shapes: Sequence[PathShape] = SHAPES,
+    names: Sequence[str] | None = None,
+    limit: float | None = None,
+    rows: list[Row] | None = None,
+    on_row: Callable[[Row], None] = lambda row: None,
+) -> list[Row]:
+    """Measure what ``rows`` lacks; a way that fails or takes over ``limit`` seconds says so."""
+    rows = [] if rows is None else rows
+    for shape in shapes:
+        for name in names or (CPU_PATHS if device == "cpu" else GPU_PATHS):
+            key = {"path": name, "device": device, **asdict(shape)}
+            if any(all(row[k] == v for k, v in key.items()) for row in rows):
+                continue
+            try:
+                (found,) = in_process(measure_path, (name, shape, device, steps), limit)
+            except (RuntimeError, ValueError) as error:
+                found = {"error": str(error)}
+            row = {**key, **(found or {"error": f"over {limit} s"})}
+            row["environment"] = describe_environment(device)
+            rows.append(row)
+            on_row(row)
+    return rows

@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCS_READY := $(VENV)/.ready-docs
 # pip also reads the constraints inside build environments this way
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -19,6 +20,10 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	touch $(READY)
+
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	touch $(DOCS_READY)
 
 demo: $(READY)
 	$(BIN)/varjepa demo --out demo
@@ -47,8 +52,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.speed simulation
 
 # the site, into site/; warnings are errors. Examples that did not change are not run again
-docs: $(READY)
-	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+docs: $(DOCS_READY)
 	$(BIN)/python -m sphinx -W --keep-going -q -c docs -d build/docs . site
 	$(BIN)/python docs/check_site.py site
 	@echo "site/index.html"

@@ -37,3 +37,5 @@ def use_as_defaults(
         return plain(self, name)
 
     monkeypatch.setattr(kind, "settings", settings)
+    sizes = kind.settings_kinds["architecture"]
+    monkeypatch.setattr(sizes, "for_rows", staticmethod(lambda rows: defaults["architecture"]))

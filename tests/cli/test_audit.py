@@ -20,7 +20,7 @@ import pytest
 from tests.audit.conftest import SMALL, draw
 from tests.small import use_as_defaults
 from varjepa import VarTJEPA
-from varjepa.audit import page, scoring
+from varjepa.audit import result, scoring
 from varjepa.cli import main
 from varjepa.tables import read_table
 
@@ -105,7 +105,7 @@ def test_all_files_or_none(table: Path, tmp_path: Path, monkeypatch: pytest.Monk
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "report.html")
 
-    monkeypatch.setattr(page, "write_page", full)
+    monkeypatch.setattr(result, "write_page", full)
     assert run("audit", table, "--out", tmp_path / "audit") == 2
     assert {path.name for path in (tmp_path / "audit").iterdir()} == {"fit"}
 

@@ -232,7 +232,8 @@ def test_a_full_disk(
     table: Path, whole: tuple[bytes, list[Any]], tmp_path: Path, capsys: Captured
 ) -> None:
     disk = tmp_path / "disk"
-    with mounted(disk, "size=38m"):  # two checkpoints of 15 MB and a part of the third
+    size = 9 * len(whole[0]) // 1024  # two checkpoints of 3.6 times the weights, part of the third
+    with mounted(disk, f"size={size}k"):
         code = fit(table, disk / "model", "--checkpoint-every", "0")
         one_sentence(capsys, code, "No space left on device")
         assert intact(disk / "model" / "checkpoints")

@@ -79,11 +79,11 @@ def test_the_studies_share_what_is_trained(tmp_path: Path, calls: Calls, capsys:
     first, seeds = calls[2][1], calls[3][1]
     assert len(first.datasets) == 7
     assert (first.runs, first.embeddings, first.scale) == (5, 1, FULL)
-    assert list(first.settings) == ["paper", "ours"]
+    assert list(first.settings) == ["paper", "ours", "default"]
     assert list(seeds.datasets) == ["adult", "credit_default", "sim"]
     assert (seeds.embeddings, list(seeds.representations)) == (3, ["var_t_jepa"])
     few = calls[4][1]
-    assert (set(few.datasets), list(few.settings)) == (set(first.datasets), ["paper", "ours"])
+    assert (set(few.datasets), list(few.settings)) == (set(first.datasets), list(first.settings))
     assert (few.runs, list(few.sizes), few.scale) == (5, [50, 100, 200, 500, 1000], FULL)
     ranked, several = calls[5][1], calls[6][1]
     assert (set(ranked.datasets), ranked.embeddings) == ({"sim", "mnist"}, 1)

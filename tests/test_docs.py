@@ -21,6 +21,7 @@ from varjepa.version import __version__
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("guide/*.md")]
+LINKED = [*PAGES, *(ROOT / "paper").glob("**/*.md"), *(ROOT / "benchmarks").glob("*.md")]
 RUN = [
     *(ROOT / page for page in ("README.md", "docs/index.md", "docs/start.md")),
     *sorted(
@@ -54,7 +55,7 @@ def test_every_symbol_of_the_paper_map_exists(module: str, name: str) -> None:
 
 
 def test_links_in_the_documentation_lead_somewhere() -> None:
-    for page in PAGES:
+    for page in LINKED:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             goal = (page.parent / target).resolve()
             if goal.parent == ROOT / "docs" / "gallery":  # made from the examples

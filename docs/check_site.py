@@ -41,7 +41,8 @@ class Page(HTMLParser):
 
 def problems(site: Path) -> list[str]:
     """One sentence for each link that leads nowhere and each thing from another host."""
-    pages = {p.resolve(): Page(p.read_text("utf-8")) for p in sorted(site.rglob("*.html"))}
+    files = [p for p in sorted(site.rglob("*.html")) if "_static" not in p.parts]  # templates there
+    pages = {p.resolve(): Page(p.read_text("utf-8")) for p in files}
     found = [] if pages else [f"{site} has no page."]
     for path, page in pages.items():
         name = path.relative_to(site.resolve())

@@ -30,7 +30,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
-    "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
 ]
@@ -100,6 +99,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_memory": False,
+    "thumbnail_size": (480, 320),
     "show_signature": False,
     "min_reported_time": 60,
     "remove_config_comments": True,
@@ -117,6 +117,7 @@ html_show_sourcelink = False
 html_copy_source = False
 html_sidebars = {"docs/index": [], "docs/start": []}
 html_theme_options = {
+    "navbar_persistent": ["search-button"],
     "navbar_end": ["theme-switcher"],
     "footer_start": ["copyright"],
     "footer_end": [],

@@ -53,6 +53,7 @@ bench: $(READY)
 
 # the site, into site/; warnings are errors. Examples that did not change are not run again
 docs: $(DOCS_READY)
+	rm -rf site
 	$(BIN)/python -m sphinx -W --keep-going -q -c docs -d build/docs . site
 	$(BIN)/python docs/check_site.py site
 	@echo "site/index.html"

@@ -58,7 +58,8 @@ autodoc_preserve_defaults = True
 autodoc_inherit_docstrings = False  # scikit-learn's would need its own references
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88
-napoleon_use_ivar = True
+napoleon_use_ivar = False
+toc_object_entries_show_parents = "hide"
 napoleon_use_admonition_for_examples = False
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 from varjepa.environment import describe_environment
+from varjepa.estimators.base import TableEstimator
 from varjepa.files import write_json
 
 torch.set_num_threads(1)
@@ -25,6 +27,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")
+
+
+@pytest.fixture
+def short_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every fit is narrow and takes two steps, whatever its settings: for snippets and examples."""
+    settings_of = TableEstimator.settings
+
+    def short(self: TableEstimator, name: str) -> Any:
+        changes = {
+            "training": {"epochs": 1, "max_steps": 2},
+            "architecture": {"d": 16, "predictor_width": 16},
+        }
+        return replace(settings_of(self, name), **changes.get(name, {}))
+
+    monkeypatch.setattr(TableEstimator, "settings", short)
 
 
 @pytest.fixture

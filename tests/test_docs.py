@@ -1,30 +1,45 @@
 """Claims about the documents.
 
 1. The paper map names only things that exist; links lead somewhere; tests that are named exist.
-2. The Python blocks of README.md and docs/guide.md run from top to bottom.
-3. Changelog and citation name this version; README has at most 160 lines and no path of a machine.
+2. The Python blocks of README.md, of the start pages and of each guide run from top to bottom.
+3. Every page is in the table of contents, every job has a guide, and every public name is in the
+   API pages. What checks the built site finds dead links and what comes from other hosts.
+4. Changelog and citation name this version; README has at most 160 lines and no path of a machine.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
-from dataclasses import replace
+import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from varjepa.estimators.base import TableEstimator
 from varjepa.version import __version__
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("guide/*.md")]
+LINKED = [*PAGES, *(ROOT / "paper").glob("**/*.md"), *(ROOT / "benchmarks").glob("*.md")]
+RUN = [
+    *(ROOT / page for page in ("README.md", "docs/index.md", "docs/start.md")),
+    *sorted(
+        page
+        for page in (ROOT / "docs" / "guide").glob("*.md")
+        if "```python" in page.read_text("utf-8")
+    ),
+]
 SYMBOL = re.compile(r"`((?:varjepa|paper|benchmarks)(?:\.\w+)*):([\w.]+)`")
 
 
 def mapped_symbols() -> list[tuple[str, str]]:
     return SYMBOL.findall((ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8"))
+
+
+def python_blocks(page: Path) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
 def test_the_map_is_not_empty() -> None:
@@ -40,9 +55,12 @@ def test_every_symbol_of_the_paper_map_exists(module: str, name: str) -> None:
 
 
 def test_links_in_the_documentation_lead_somewhere() -> None:
-    for page in PAGES:
+    for page in LINKED:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} → {target}"
+            goal = (page.parent / target).resolve()
+            if goal.parent == ROOT / "docs" / "gallery":  # made from the examples
+                goal = ROOT / "examples" / goal.with_suffix(".py").name.replace("index.py", "")
+            assert goal.exists(), f"{page.name} → {target}"
 
 
 def test_every_test_that_the_documentation_names_exists() -> None:
@@ -72,25 +90,84 @@ def test_files_that_the_documentation_names_exist() -> None:
         assert (soak / name).exists() or name.startswith(("manifest", "_varjepa")), name
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide.md"])
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.filterwarnings("ignore:the latents have collapsed")  # after two steps they may
-def test_python_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = TableEstimator.settings
-
-    def short(self: TableEstimator, name: str) -> Any:
-        value = settings(self, name)
-        narrow = {"d": 16, "predictor_width": 16} if name == "architecture" else {}
-        short = {"epochs": 1, "max_steps": 2} if name == "training" else {}
-        return replace(value, **narrow, **short)
-
-    monkeypatch.setattr(TableEstimator, "settings", short)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / page).read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    assert blocks
     names: dict[str, Any] = {}
-    for block in blocks:
-        exec(compile(block, page, "exec"), names)
+    for block in python_blocks(page):
+        exec(compile(block, page.name, "exec"), names)
+
+
+def test_every_page_with_python_is_run() -> None:
+    others = {ROOT / "docs" / "scale.md"}  # needs clusters: tests/scale/test_engines.py
+    assert {page for page in PAGES if python_blocks(page)} == {*RUN} | others
+
+
+# --- the site
+
+
+def toctree_entries(page: Path) -> set[Path]:
+    """What a page's table of contents names, without endings."""
+    text = page.read_text(encoding="utf-8")
+    trees = re.findall(r"```\{toctree\}(.*?)```|toctree::\n(.*?)\n\n(?=\S)", text, re.DOTALL)
+    lines = [line.strip() for tree in trees for line in "".join(tree).splitlines()]
+    return {(page.parent / line).resolve() for line in lines if line and line[0] != ":"}
+
+
+def test_every_page_is_in_the_table_of_contents() -> None:
+    docs = ROOT / "docs"
+    sources = [*docs.glob("*.md"), *docs.glob("guide/*.md"), *docs.glob("api/*.rst")]
+    named = set().union(*(toctree_entries(page) for page in sources))
+    assert len(sources) > 25
+    for page in sources:
+        assert page.stem == "index" or page.with_suffix("") in named, page.name
+    for page in ("README", "CHANGELOG", "CONTRIBUTING", "paper/README", "benchmarks/README"):
+        assert ROOT / page in named
+    generated = docs / "gallery"
+    for entry in named - {generated / "index"}:
+        assert entry.with_suffix(".md").exists() or entry.with_suffix(".rst").exists(), entry
+
+
+def test_every_job_has_a_guide() -> None:
+    jobs = {"embed", "fill", "audit", "outliers", "abstain", "sample", "stream", "reproduce"}
+    assert jobs <= {page.stem for page in (ROOT / "docs" / "guide").glob("*.md")}
+
+
+def test_every_public_name_is_in_the_api_pages() -> None:
+    pages = "\n".join(p.read_text("utf-8") for p in (ROOT / "docs" / "api").glob("*.rst"))
+    shown = set(re.findall(r"auto\w+:: (?:\w+\.)*(\w+)$", pages, re.MULTILINE))
+    for package in ("", ".audit", ".estimators", ".evaluate", ".explore", ".scale", ".tables"):
+        names = importlib.import_module(f"varjepa{package}").__all__
+        assert {name for name in names if name != "__version__"} <= shown, package
+    assert "``__version__``" in pages
+    for package in ("metrics", "variational"):
+        for path in (ROOT / "src" / "varjepa" / package).glob("[a-z]*.py"):
+            assert f"automodule:: varjepa.{package}.{path.stem}\n" in pages, path
+
+
+def test_what_the_api_pages_name_exists() -> None:
+    for page in (ROOT / "docs" / "api").glob("*.rst"):
+        for kind, name in re.findall(r"auto(\w+):: ([\w.]+)$", page.read_text("utf-8"), re.M):
+            module, _, last = name.rpartition(".")
+            assert hasattr(importlib.import_module(module), last), f"{kind} {name}"
+
+
+def test_the_site_check_finds_dead_links_and_other_hosts(tmp_path: Path) -> None:
+    problems = runpy.run_path(str(ROOT / "docs" / "check_site.py"))["problems"]
+    head = '<link rel="stylesheet" href="a.css"><p id="here"></p>'
+    (tmp_path / "a.css").write_text("p { color: red }")
+    (tmp_path / "good.html").write_text(f'{head}<a href="#here">x</a><a href="https://a.b">y</a>')
+    assert problems(tmp_path) == []
+    (tmp_path / "a.css").write_text("p { src: url(https://fonts.example/x.woff) }")
+    (tmp_path / "bad.html").write_text(
+        '<a href="gone.html"></a><a href="good.html#gone"></a><script src="//a.b/c.js"></script>'
+    )
+    assert len(problems(tmp_path)) == 4
+
+
+# --- versions and the README
 
 
 def test_changelog_and_citation_name_this_version() -> None:

@@ -1,7 +1,7 @@
 """How similar a sampled table is to a real one: columns, pairs of columns, whole rows.
 
     columns   Kolmogorov–Smirnov distance of numbers, total variation of categories; their mean
-    pairs     total variation ½ Σ |p − q| of the joint distribution, numbers cut at the real deciles
+    pairs     half of Σ abs(p − q) of the joint distribution, numbers cut at the real deciles
     rows      AUROC of a classifier that separates sampled rows from real ones, on held-out rows
 
 The best values are 0, 0 and .5. Two references: a second sample of the same real table says how

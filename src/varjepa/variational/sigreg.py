@@ -59,7 +59,7 @@ def draw_directions(
 
 
 def sigreg_mse(s: Tensor, directions: Tensor, settings: SigregSettings) -> Tensor:
-    """The paper's SIGReg-MSE: mean over directions and frequencies of |ECF(t) − exp(−t²/2)|².
+    """The paper's SIGReg-MSE: mean over directions and frequencies of ``|ECF(t) − exp(−t²/2)|²``.
 
     Shape: ``s (..., N, d)``, ``directions (..., A, d)`` → ``(...)``.
     """
@@ -67,7 +67,7 @@ def sigreg_mse(s: Tensor, directions: Tensor, settings: SigregSettings) -> Tenso
 
 
 def sigreg_lejepa(s: Tensor, directions: Tensor, settings: SigregSettings) -> Tensor:
-    """LeJEPA's form: N · ∫ |ECF(t) − exp(−t²/2)|² exp(−t²/2) dt over [−t_max, t_max], mean over a.
+    """LeJEPA's form: mean over a of ``N ∫ |ECF(t) − exp(−t²/2)|² exp(−t²/2) dt`` within ±t_max.
 
     The integrand is even in t, hence twice the midpoint rule over (0, t_max].
     """

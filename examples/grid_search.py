@@ -21,13 +21,13 @@ X, y = load_iris(return_X_y=True, as_frame=True)
 short = Training(max_steps=100)
 model = VarTJEPA(Architecture(depth=1), training=short, random_state=0)
 pipeline = Pipeline([("embed", model), ("classify", LogisticRegression(max_iter=1000))])
-grid = {"embed__architecture__d": [8, 32], "embed__training__learning_rate": [1e-3, 5e-3]}
+widths, rates = [8, 32], [1e-3, 5e-3]
+grid = {"embed__architecture__d": widths, "embed__training__learning_rate": rates}
 
 search = GridSearchCV(pipeline, grid, cv=2).fit(X, y)
 print(f"best: {search.best_params_}")
 
 # %%
-widths, rates = grid.values()
 accuracy = np.reshape(search.cv_results_["mean_test_score"], (len(widths), len(rates)))
 figure, ax = plt.subplots(figsize=(5, 4))
 image = ax.imshow(accuracy, cmap="viridis")

@@ -39,7 +39,8 @@ for selective in (by_confidence, with_latent):
     answered = selective.accepts(X_test)
     print(selective.guarantee_)
     print(f"right {is_right.mean():.3f}; where it answers {is_right[answered].mean():.3f}")
-print("what ranks the rows:", with_latent.combined_)
+assert with_latent.combined_ is not None
+print("what ranks the rows:", with_latent.combined_.chosen)
 
 # %%
 # Error rate against the share of rows that are answered. The dot is the calibrated threshold.

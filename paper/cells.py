@@ -27,7 +27,8 @@ from paper.protocol import Embedded
 from paper.settings import (
     CHOICES,
     CHOICES_OF,
-    DEFAULT_TREES,
+    DEFAULT_CHOICES,
+    WIDE_CHOICES,
     WIDE_COLUMNS,
     Scale,
     Setting,
@@ -78,15 +79,9 @@ def choices_of(
 
 def _default_choices(predictor: str, embedding_of: str | None) -> dict[str, Mapping[str, Any]]:
     """Those of the setting "default", a rule of the number of columns."""
-    choices = dict(DEFAULT_TREES) if PREDICTORS[predictor].body is None else {"default": {}}
     info = DATASETS[embedding_of] if embedding_of else None
-    if info is None or info.numeric + info.categorical <= WIDE_COLUMNS:
-        return choices
-    wide = {"adapter": "principal"}
-    return {
-        "principal" if name == "default" else name: {**change, **wide}
-        for name, change in choices.items()
-    }
+    is_wide = info is not None and info.numeric + info.categorical > WIDE_COLUMNS
+    return dict((WIDE_CHOICES if is_wide else DEFAULT_CHOICES)[predictor])
 
 
 def _without_adapter(change: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 from varjepa.environment import describe_environment
 from varjepa.estimators.base import TableEstimator
 from varjepa.files import write_json
+from varjepa.settings import Architecture
 
 torch.set_num_threads(1)
 threadpool_limits(1)
@@ -31,16 +32,15 @@ settings.load_profile("suite")
 
 @pytest.fixture
 def short_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every fit is narrow and takes two steps, whatever its settings: for snippets and examples."""
+    """Every fit takes two steps; default networks are narrow: for snippets and examples."""
     settings_of = TableEstimator.settings
 
     def short(self: TableEstimator, name: str) -> Any:
-        changes = {
-            "training": {"epochs": 1, "max_steps": 2},
-            "architecture": {"d": 16, "predictor_width": 16},
-        }
-        return replace(settings_of(self, name), **changes.get(name, {}))
+        value = settings_of(self, name)
+        return replace(value, epochs=1, max_steps=2) if name == "training" else value
 
+    narrow = Architecture(d=16, predictor_width=16)
+    monkeypatch.setattr(Architecture, "for_rows", staticmethod(lambda rows: narrow))
     monkeypatch.setattr(TableEstimator, "settings", short)
 
 

@@ -27,8 +27,7 @@ from paper.protocol import Embedded
 from paper.settings import (
     CHOICES,
     CHOICES_OF,
-    DEFAULT_CHOICES,
-    WIDE_CHOICES,
+    DEFAULT_TREES,
     WIDE_COLUMNS,
     Scale,
     Setting,
@@ -79,9 +78,15 @@ def choices_of(
 
 def _default_choices(predictor: str, embedding_of: str | None) -> dict[str, Mapping[str, Any]]:
     """Those of the setting "default", a rule of the number of columns."""
+    choices = dict(DEFAULT_TREES) if PREDICTORS[predictor].body is None else {"default": {}}
     info = DATASETS[embedding_of] if embedding_of else None
-    is_wide = info is not None and info.numeric + info.categorical > WIDE_COLUMNS
-    return dict((WIDE_CHOICES if is_wide else DEFAULT_CHOICES)[predictor])
+    if info is None or info.numeric + info.categorical <= WIDE_COLUMNS:
+        return choices
+    wide = {"adapter": "principal"}
+    return {
+        "principal" if name == "default" else name: {**change, **wide}
+        for name, change in choices.items()
+    }
 
 
 def _without_adapter(change: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from paper.cells import choose_score
 from paper.datasets.loading import Dataset, load_dataset
 from paper.predictors.inputs import Inputs, RawEncoder, RawFeatures, Tokens
 from paper.protocol import (
+    DEFAULT_SCORE,
     AnyTraining,
     Embedded,
     all_kinds,
@@ -136,9 +137,11 @@ class Workbench:
         return obtain_model(self.folder, name, spec, self.data, self.device, self.log)[0]
 
     def score_name(self, setting: Setting, seed: int) -> str:
-        """The paper's uncertainty of a row, or what the validation rows prefer."""
+        """The paper's uncertainty of a row, the default one, or what the validation rows prefer."""
         if setting == "paper":
             return paper_score(self.dataset)
+        if setting == "default":
+            return DEFAULT_SCORE
         spec = training_for(self.dataset, "var_t_jepa", setting, self.scale, seed)
         name = embedding_name(self.dataset, setting, spec)
         if name not in self.chosen:

@@ -198,25 +198,13 @@ principal components .917 and .914. They help DCNv2 on Covertype as well
 (results/adapters-principal.json at 02cf438). FT-Transformer has them by analogy. AutoInt reaches
 the paper's without."""
 
-DEFAULT_CHOICES: Mapping[str, Choices] = {
-    **CHOICES,
-    "xgboost": {f"depth {depth}, rate .3": _trees(depth) for depth in (3, 6, 10)},
-}
-"""Those of the setting "default", for every dataset."""
+DEFAULT_TREES: Choices = {f"depth {depth}, rate .3": _trees(depth) for depth in (3, 6, 10)}
+"""Of the setting "default": validation rows choose the depth. Its networks have no choice, but the
+adapters of the setting "paper"."""
 
 WIDE_COLUMNS = 128
-"""A table of more columns enters the predictors of the setting "default" by ``WIDE_CHOICES``: its
+"""A table of more columns enters every predictor of the setting "default" as ``principal``: its
 tokens have more numbers a row than thousands of rows can teach a first layer."""
-
-_FEW_INPUTS: Choices = {
-    "column": {"adapter": "column"},
-    **_PRINCIPAL,
-}
-WIDE_CHOICES: Mapping[str, Choices] = {
-    **dict.fromkeys(("mlp", "dcn_v2", "resnet"), _FEW_INPUTS),
-    **dict.fromkeys(("autoint", "ft_transformer"), _PRINCIPAL),
-    "xgboost": {f"depth {depth}, rate .3": _trees(depth) for depth in (3, 6, 10)},
-}
 
 # --- sensitivity: seven settings of the weights and seven of the rest, on Adult
 

@@ -47,7 +47,7 @@ from paper.compare import (
 )
 from paper.predictors.inputs import Inputs, RawEncoder, RawFeatures, Tokens
 from paper.predictors.training import FIGURE_PROBE, PREDICTORS
-from paper.protocol import ANSWER_SCORES, DEFAULT_SCORE, SCORES, Embedded
+from paper.protocol import ANSWER_SCORES, SCORES, Embedded
 from paper.published import uncertainty_paper_value
 from paper.representations import Workbench
 from paper.settings import FULL, SETTINGS, Scale, Setting, training_for
@@ -232,8 +232,7 @@ class Study:
         self.bench = bench
         self.data, self.split = bench.data, bench.split
         self.embedded: Embedded = bench.learn("var_t_jepa", setting, embedding_seed)
-        chosen = bench.score_name
-        self.latent = DEFAULT_SCORE if setting == "default" else chosen(setting, embedding_seed)
+        self.latent = bench.score_name(setting, embedding_seed)
         self.inputs = Inputs(tokens=Tokens(self.embedded.tokens, standardise=True))
         self.options = fit_options(PREDICTORS["mlp"], bench.scale, bench.device)
 

@@ -9,7 +9,7 @@ from paper.cells import choices_of, fit_best, predictor_settings
 from paper.datasets.catalogue import DATASETS
 from paper.predictors.inputs import DEFAULT_ADAPTER, Inputs, RawFeatures
 from paper.predictors.training import PREDICTORS, FitOptions, XGBoostSettings
-from paper.settings import CHOICES, DEFAULT_CHOICES, FULL, WIDE_CHOICES, WIDE_COLUMNS
+from paper.settings import CHOICES, DEFAULT_TREES, FULL, WIDE_COLUMNS
 
 
 class Data:
@@ -82,6 +82,8 @@ def test_a_choice_is_part_of_the_settings() -> None:
 def test_default_has_one_rule_for_all_datasets() -> None:
     for dataset, info in DATASETS.items():
         wide = info.numeric + info.categorical > WIDE_COLUMNS
-        for predictor in CHOICES:
-            rule = WIDE_CHOICES if wide else DEFAULT_CHOICES
-            assert choices_of(predictor, dataset, "default") == rule[predictor]
+        assert list(choices_of("mlp", dataset, "default")) == ["principal" if wide else "default"]
+        trees = choices_of("xgboost", dataset, "default")
+        assert list(trees) == list(DEFAULT_TREES)
+        adapters = {change["adapter"] for change in trees.values()}
+        assert adapters == {"principal" if wide else "components"}

@@ -150,6 +150,9 @@ def test_every_public_name_is_in_the_api_pages() -> None:
 def test_what_the_api_pages_name_exists() -> None:
     for page in (ROOT / "docs" / "api").glob("*.rst"):
         for kind, name in re.findall(r"auto(\w+):: ([\w.]+)$", page.read_text("utf-8"), re.M):
+            if kind == "module":
+                importlib.import_module(name)
+                continue
             module, _, last = name.rpartition(".")
             assert hasattr(importlib.import_module(module), last), f"{kind} {name}"
 

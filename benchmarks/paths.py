@@ -23,7 +23,7 @@ from varjepa.environment import describe_environment
 from varjepa.models.inference import embed_rows
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.nn.kernels import reference_only
-from varjepa.nn.kernels.cpu import RowThreads, map_blocks
+from varjepa.nn.row_threads import RowThreads, map_blocks
 from varjepa.nn.transformer import Block
 from varjepa.settings import Architecture, Objective, Training
 from varjepa.tables.codec import EncodedTable
@@ -31,8 +31,8 @@ from varjepa.training.cuda_graphs import CapturedStepper, PaddedStepper
 from varjepa.training.losses import VarTJepaLoss
 from varjepa.training.step import Stepper
 
-FIT_STEPS = 800
-"""steps of a default fit, about"""
+FIT_STEPS = 2400
+"""steps of a default fit, at most"""
 
 USED_ROWS = 4096
 """rows that are embedded"""
@@ -43,7 +43,7 @@ class Path:
     """A way to compute a step."""
 
     has_kernels: bool = False
-    """our own: the CPU block, or Triton's kernels on a GPU"""
+    """whether fast paths are taken: torch's attention on a CPU, Triton's kernels on a GPU"""
     compiled: str | None = None
     """mode of torch.compile, for every block of the transformers"""
     stepper: type[Stepper] = Stepper
@@ -52,11 +52,11 @@ class Path:
 
 
 CPU_PATHS = {
-    "block by hand, rows over cores": Path(has_kernels=True, threads=2),
-    "block by hand, one thread": Path(has_kernels=True, threads=1),
-    "plain torch, rows over cores": Path(threads=2),
-    "plain torch, one thread": Path(threads=1),
-    "plain torch, its own threads": Path(),
+    "rows over cores": Path(has_kernels=True, threads=2),
+    "one thread": Path(has_kernels=True, threads=1),
+    "torch's own threads": Path(has_kernels=True),
+    "plain attention, rows over cores": Path(threads=2),
+    "plain attention, one thread": Path(threads=1),
     "compiled, one thread": Path(compiled="default", threads=1),
     "compiled with autotuning, one thread": Path(compiled="max-autotune-no-cudagraphs", threads=1),
 }

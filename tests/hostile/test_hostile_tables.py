@@ -54,7 +54,7 @@ TINY = {**SMALL, "epochs": 1, "random_state": 0}
 def tiny_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluations with a tiny model, which is what they make of the defaults."""
     use_as_defaults(monkeypatch, VarTJEPA, **TINY)
-    monkeypatch.setattr("varjepa.nn.kernels.cpu.block_size", lambda *_: 64)
+    monkeypatch.setattr("varjepa.nn.row_threads.block_size", lambda *_: 64)
 
 
 class Cases:

@@ -53,8 +53,8 @@ from varjepa.model_folder import (
     open_model,
     save_model,
 )
-from varjepa.nn.kernels.cpu import map_blocks
 from varjepa.nn.layers import TableShape
+from varjepa.nn.row_threads import map_blocks
 from varjepa.randomness import seeded_weights
 from varjepa.settings import (
     OUTPUTS,

@@ -28,7 +28,7 @@ from varjepa.estimators.var_t_jepa import DEFAULT_KIND, VarTJEPA
 from varjepa.model_folder import ModelFileError
 from varjepa.models.inference import SPLITS, Aggregate, Kind, Question, embed_rows
 from varjepa.models.var_t_jepa import VarTJepa
-from varjepa.nn.kernels.cpu import block_size
+from varjepa.nn.row_threads import block_size
 from varjepa.tables import read_table
 from varjepa.tables.codec import EncodedTable
 from varjepa.tables.messages import TableWarnings, collect_warnings, listed, suggestion

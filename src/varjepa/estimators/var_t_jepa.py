@@ -87,7 +87,7 @@ from varjepa.models.inference import (
 )
 from varjepa.models.masking import masks_from_cells
 from varjepa.models.var_t_jepa import VarTJepa
-from varjepa.nn.kernels.cpu import RowThreads
+from varjepa.nn.row_threads import RowThreads
 from varjepa.randomness import generator_for
 from varjepa.settings import Architecture, Objective, Training, at_least_one, one_of
 from varjepa.tables import TableCodec, read_table

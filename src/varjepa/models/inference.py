@@ -19,7 +19,7 @@ from torch import Tensor
 
 from varjepa.models.masking import FeatureMasks, masks_from_cells
 from varjepa.models.var_t_jepa import CellDistributions, VarTJepa
-from varjepa.nn.kernels.cpu import map_blocks
+from varjepa.nn.row_threads import map_blocks
 from varjepa.randomness import generator_for
 from varjepa.tables.codec import EncodedTable
 from varjepa.variational.elbo import ElboTerms

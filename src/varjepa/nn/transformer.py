@@ -6,7 +6,6 @@ Faster ways to compute the same, and the choice among them, are in :mod:`varjepa
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -59,14 +58,6 @@ class Block(nn.Module):
         self.attention = SelfAttention(width, heads)
         self.mlp_norm = nn.LayerNorm(width)
         self.mlp = nn.Sequential(nn.Linear(width, ff), nn.GELU(), nn.Linear(ff, width))
-
-    def weights(self) -> tuple[Tensor, ...]:
-        """All parameters in order; a walk over the modules would take longer than a product."""
-        parts: tuple[Any, ...] = (
-            self.attention_norm, self.attention.project_in, self.attention.project_out,
-            self.mlp_norm, self.mlp[0], self.mlp[2],
-        )  # fmt: skip
-        return tuple(each for part in parts for each in (part.weight, part.bias))
 
     def forward(self, tokens: Tensor, valid: Tensor | None, keep: int) -> Tensor:
         attended = self.attention(self.attention_norm(tokens), valid, keep)

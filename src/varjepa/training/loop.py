@@ -19,7 +19,7 @@ from varjepa.errors import InputError
 from varjepa.models.inference import Measure, measure_rows
 from varjepa.models.masking import draw_cells, draw_mask_sizes
 from varjepa.models.var_t_jepa import VarTJepa
-from varjepa.nn.kernels.cpu import RowThreads
+from varjepa.nn.row_threads import RowThreads
 from varjepa.randomness import generator_for
 from varjepa.settings import Training
 from varjepa.tables.codec import EncodedTable

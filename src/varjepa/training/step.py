@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from varjepa.models.masking import FeatureMasks, draw_mask_sizes, draw_masks
-from varjepa.nn.kernels.cpu import RowThreads, one_thread, slices_of
+from varjepa.nn.row_threads import RowThreads, one_thread, slices_of
 from varjepa.randomness import generator_for
 from varjepa.settings import Training
 from varjepa.tables.codec import EncodedTable

@@ -1,12 +1,13 @@
 """Claims about the one switch of the fast paths.
 
-1. On a CPU: gradients take ``run_block``, inference ``infer_blocks``, long sequences
-   ``attend_long``, autocast the reference; pooling follows the same rule.
+1. On a CPU attention is torch's own, with and without gradients, in pooling too; on a GPU only for
+   long sequences.
 2. Inside of ``reference_only`` no fast path is taken; afterwards they are, even after an error.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,25 +17,18 @@ from varjepa.nn import kernels
 from varjepa.nn.layers import AttentionPooling
 from varjepa.nn.transformer import Transformer
 
-FAST = ("run_block", "infer_blocks", "attend_to_keys", "attend_long")
-
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Names of the fast paths that were taken."""
     names: set[str] = set()
+    path = kernels.attend_by_torch
 
-    def record(name: str) -> Any:
-        path = getattr(kernels, name)
+    def recorded(*arguments: Any, **options: Any) -> Any:
+        names.add("attend_by_torch")
+        return path(*arguments, **options)
 
-        def recorded(*arguments: Any, **options: Any) -> Any:
-            names.add(name)
-            return path(*arguments, **options)
-
-        return recorded
-
-    for name in FAST:
-        monkeypatch.setattr(kernels, name, record(name))
+    monkeypatch.setattr(kernels, "attend_by_torch", recorded)
     return names
 
 
@@ -47,30 +41,22 @@ def pool(length: int = 5) -> None:
     AttentionPooling(8, pooled=2, heads=2)(torch.randn(3, length, 8), None)
 
 
-def test_with_gradients(taken: set[str]) -> None:
-    run()
-    pool()
-    assert taken == {"run_block"}
+@pytest.mark.parametrize("use", [run, pool])
+@pytest.mark.parametrize("gradients", [True, False])
+@pytest.mark.parametrize("length", [5, kernels.LONG_SEQUENCE])
+def test_on_a_cpu(
+    use: Callable[[int], None], gradients: bool, length: int, taken: set[str]
+) -> None:
+    with torch.set_grad_enabled(gradients):
+        use(length)
+    assert taken == {"attend_by_torch"}
 
 
-@torch.no_grad()
-def test_without_gradients(taken: set[str]) -> None:
-    run()
-    assert taken == {"infer_blocks"}
-    pool()
-    assert taken == {"infer_blocks", "attend_to_keys"}
-
-
-def test_long_sequences(taken: set[str]) -> None:
-    run(kernels.LONG_SEQUENCE)
-    pool(kernels.LONG_SEQUENCE)
-    assert taken == {"attend_long"}
-
-
-def test_autocast(taken: set[str]) -> None:
-    with torch.autocast("cpu", torch.bfloat16):
-        run()
-    assert taken == set()
+@pytest.mark.parametrize("length", [5, kernels.LONG_SEQUENCE])
+def test_on_another_device(length: int, taken: set[str]) -> None:
+    q, k = (torch.empty(1, 2, n, 4, device="meta") for n in (3, length))
+    result = kernels.attend_fast(q, k, k, None)
+    assert (result is None) == (length < kernels.LONG_SEQUENCE)
 
 
 @pytest.mark.parametrize("gradients", [True, False])

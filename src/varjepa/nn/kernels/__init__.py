@@ -4,20 +4,18 @@ The reference is :mod:`varjepa.nn.transformer` in plain torch. A fast path compu
 up to rounding; each is tested against the reference, which runs alone inside of
 :func:`reference_only`. The first path of this table whose conditions hold is taken.
 
-=================  ===========================================================================
-path               when
-=================  ===========================================================================
-``fused_block``    a whole transformer on a GPU under autocast: Triton installed, width 16, 32
-                   or 64, at most 64 tokens a row (``can_fuse``)
-``infer_blocks``   a whole transformer, or attention pooling, on a CPU: fewer than
-                   ``LONG_SEQUENCE`` tokens, float32, gradients off, oneDNN (``can_infer``)
-``run_block``      a whole transformer on a CPU: fewer than ``LONG_SEQUENCE`` tokens, no autocast
-``attend_long``    attention over ``LONG_SEQUENCE`` keys or more: torch's own fused kernel
-reference          everything else
-=================  ===========================================================================
+===================  =========================================================================
+path                 when
+===================  =========================================================================
+``fused_block``      a whole transformer on a GPU under autocast: Triton installed, width 16, 32
+                     or 64, at most 64 tokens a row (``can_fuse``)
+``attend_by_torch``  attention by torch's own fused kernel: on a CPU; on a GPU over
+                     ``LONG_SEQUENCE`` keys or more
+reference            everything else
+===================  =========================================================================
 
-Next to these, ``RowThreads`` gives every CPU core rows of its own and ``tf32`` lets float32
-products use a GPU's tensor cores; both are called by name.
+Next to these, ``tf32`` lets float32 products use a GPU's tensor cores, and
+:mod:`varjepa.nn.row_threads` gives every CPU core rows of its own; both are called by name.
 """
 
 from __future__ import annotations
@@ -25,18 +23,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-
-from varjepa.nn.kernels.cpu import attend_to_keys, can_infer, infer_blocks, run_block
 
 if TYPE_CHECKING:
     from varjepa.nn.transformer import Transformer
 
 LONG_SEQUENCE = 128
-"""From here on torch's fused attention kernel wins; below, its tiles are mostly padding."""
+"""From here on torch's fused attention wins on a GPU; below, its tiles are mostly padding."""
 
 _is_enabled = True
 
@@ -55,20 +51,14 @@ def reference_only() -> Iterator[None]:
 def describe_kernels(device: torch.device) -> dict[str, str]:
     """Which fast paths a device can take, in words; the reference takes what is left."""
     if device.type == "cpu":
-        with torch.no_grad():
-            is_ready = can_infer(torch.empty(0))
-        return {
-            "infer_blocks": "yes, without gradients" if is_ready else "no: torch without oneDNN",
-            "run_block": "yes, in training",
-            "attend_long": f"yes, from {LONG_SEQUENCE} tokens a row",
-        }
+        return {"attend_by_torch": "yes"}
     from varjepa.nn.kernels.fused_block import WIDTHS, why_not_fused
 
     reason = why_not_fused(device)
     widths = ", ".join(map(str, sorted(WIDTHS)))
     return {
         "fused_block": f"no: {reason}" if reason else f"yes, under autocast, of width {widths}",
-        "attend_long": f"yes, from {LONG_SEQUENCE} tokens a row",
+        "attend_by_torch": f"yes, from {LONG_SEQUENCE} tokens a row",
     }
 
 
@@ -77,43 +67,26 @@ def attend_fast(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor 
 
     Shape: as ``attend``; ``bias (B, 1, 1, T)``.
     """
-    if not _is_enabled:
+    on_cpu = q.device.type == "cpu"
+    if not _is_enabled or not (on_cpu or k.shape[-2] >= LONG_SEQUENCE):
         return None
-    if k.shape[-2] >= LONG_SEQUENCE:
-        return attend_long(q, k, v, bias, multiple=1 if q.device.type == "cpu" else 8)
-    if q.device.type == "cpu" and can_infer(q):
-        return attend_to_keys(q, k, v, bias)
-    return None
+    return attend_by_torch(q, k, v, bias, multiple=1 if on_cpu else 8)
 
 
 def transform_fast(
     net: Transformer, tokens: Tensor, valid: Tensor | None, keep: int
 ) -> Tensor | None:
     """What ``net(tokens, valid, keep)`` returns, by a fast path; None where there is none."""
-    if not _is_enabled:
+    if not _is_enabled or not tokens.is_cuda or not torch.is_autocast_enabled("cuda"):
         return None
-    if tokens.is_cuda and torch.is_autocast_enabled("cuda"):
-        from varjepa.nn.kernels.fused_block import can_fuse, fused_transformer  # needs Triton
+    from varjepa.nn.kernels.fused_block import can_fuse, fused_transformer  # needs Triton
 
-        if not can_fuse(tokens, net):
-            return None
-        return fused_transformer(tokens, valid, net, torch.get_autocast_dtype("cuda"))[:, -keep:]
-    is_short = tokens.shape[1] < LONG_SEQUENCE
-    # the backward pass of run_block knows nothing of autocast
-    if tokens.device.type != "cpu" or torch.is_autocast_enabled("cpu") or not is_short:
+    if not can_fuse(tokens, net):
         return None
-    bias = None if valid is None else key_bias(valid, tokens.dtype)
-    blocks: list[Any] = list(net.blocks)
-    heads, eps = blocks[0].attention.heads, blocks[0].mlp_norm.eps
-    weights = [block.weights() for block in blocks]
-    if can_infer(tokens):
-        return net.norm(infer_blocks(tokens, bias, heads, keep, eps, weights))
-    for each in weights[:-1]:
-        tokens = run_block(tokens, bias, heads, tokens.shape[1], eps, *each)
-    return net.norm(run_block(tokens, bias, heads, keep, eps, *weights[-1]))
+    return fused_transformer(tokens, valid, net, torch.get_autocast_dtype("cuda"))[:, -keep:]
 
 
-def attend_long(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, multiple: int) -> Tensor:
+def attend_by_torch(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, multiple: int) -> Tensor:
     """Attention by torch's kernel, whose memory does not grow with S · T.
 
     On a GPU it wants heads of a multiple of 8 numbers and would otherwise be replaced by one whose

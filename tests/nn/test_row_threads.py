@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from varjepa.nn.kernels.cpu import SLICE_TOKENS, RowThreads, slices_of
+from varjepa.nn.row_threads import SLICE_TOKENS, RowThreads, slices_of
 
 
 @pytest.mark.parametrize(("rows", "tokens"), [(512, 20), (1, 20), (7, 5000), (300, 1)])

@@ -12,6 +12,7 @@ import typer
 from varjepa.cli.shell import ListGroup, console, one_of, positive, run
 from varjepa.errors import InputError
 
+README = Path(__file__).parents[1] / "README.md"
 RESULTS = Path(__file__).parents[1] / "results"
 
 ground = typer.Typer(cls=ListGroup, invoke_without_command=True)
@@ -102,11 +103,18 @@ def page_command(
     peers: Peers = RESULTS / "ground-peers.json",
     out: Annotated[Path, typer.Option(help="The page.")] = RESULTS / "ground.html",
 ) -> None:
-    """Write one HTML page, worst table first, and the bars as Markdown beside it."""
-    from benchmarks.ground.summary import write_ground_page
+    """Write one HTML page, worst table first, and the bars as Markdown.
 
-    write_ground_page(_rows(sources, peers), out)
+    Those of the committed rows also go to benchmarks/README.md.
+    """
+    from benchmarks.ground.summary import write_bars, write_ground_page
+
+    rows = _rows(sources, peers)
+    write_ground_page(rows, out)
     log(f"{out} and {out.with_suffix('.md').name}")
+    if sources is None:
+        write_bars(rows, README)
+        log(f"{README}")
 
 
 @ground.command("merge")

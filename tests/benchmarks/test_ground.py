@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +28,7 @@ import pytest
 
 from benchmarks.ground import __main__ as commands
 from benchmarks.ground import jobs, peers, running
+from benchmarks.ground.__main__ import RESULTS
 from benchmarks.ground.anomalies import DETECTORS, ecod
 from benchmarks.ground.jobs import OURS, Contender, Task, mar_cells, mar_draws, measure
 from benchmarks.ground.probes import (
@@ -39,7 +41,14 @@ from benchmarks.ground.probes import (
 from benchmarks.ground.running import KEY, Options, merge, missing_tasks, run_ground
 from benchmarks.ground.samples import nearest, separability, with_missing_cells
 from benchmarks.ground.scoring import imputation_figures, interval_figures, pooled_figures
-from benchmarks.ground.summary import DETAILS, Results, bars_table, detail_table, write_ground_page
+from benchmarks.ground.summary import (
+    DETAILS,
+    Results,
+    bars_table,
+    detail_table,
+    markdown,
+    write_ground_page,
+)
 from benchmarks.ground.tables import (
     EVERY,
     TABLES,
@@ -53,7 +62,8 @@ from benchmarks.ground.tables import (
     split_rows,
 )
 from varjepa.errors import InputError
-from varjepa.report.store import ResultStore
+from varjepa.report.store import ResultStore, read_rows
+from varjepa.report.tables import Cell, Table
 
 MISSING = np.nan
 
@@ -415,7 +425,9 @@ def row(table: str, job: str, method: str, seed: int = 0, **figures: Any) -> dic
 ROWS = [
     row("adult", "impute_mcar", OURS, 0, rmse=0.8, accuracy=0.7),
     row("adult", "impute_mcar", OURS, 1, rmse=1.0, accuracy=0.7),
+    row("adult", "impute_mcar", OURS, 2, rmse=9.0, accuracy=0.0),  # a seed that no peer has
     row("adult", "impute_mcar", "boosting", rmse=1.0, accuracy=0.6),
+    row("adult", "impute_mcar", "boosting", 1, rmse=1.0, accuracy=0.6),
     row("adult", "impute_mcar", "miss_forest", rmse=2.0, accuracy=0.9),
     row("adult", "impute_mcar", "mean_mode", rmse=0.85, accuracy=0.5),
     row("adult", "similar", OURS, precision=0.8),
@@ -454,6 +466,43 @@ def test_bars_are_judged_by_half() -> None:
     assert len(bars) >= 18
     order = [str(line[0]) for line in detail_table(results, DETAILS[0]).rows]
     assert order == ["air_quality", "adult"]  # worst first
+
+
+def test_seconds_of_a_fit_count_on_a_cpu_alone() -> None:
+    sizes = row("adult", "time", OURS, rows_fitted=300, columns=8)
+    for device, seconds in (("cpu", 19.0), ("cuda", None)):
+        timed = {
+            **row("adult", "impute_mcar", OURS, fit_seconds=19.0),
+            "environment": {"device": device},
+        }
+        assert Results([sizes, timed]).get("impute_mcar", OURS, "adult", "fit_seconds") == seconds
+
+
+def committed_bars() -> Table:
+    rows = [
+        row for name in ("ground", "ground-peers") for row in read_rows(RESULTS / f"{name}.json")
+    ]
+    return bars_table(Results(rows))
+
+
+def test_the_bars_of_the_readme_are_those_of_the_committed_rows() -> None:
+    readme = (RESULTS.parent / "README.md").read_text("utf-8")
+    assert markdown(committed_bars(), level=0) in readme
+
+
+def test_every_pair_of_the_main_readme_is_a_bar() -> None:
+    """Development · reporting, without zeros in front and the number of tables."""
+    pairs = {" · ".join(map(plain, line[3:5])) for line in committed_bars().rows}
+    lines = (RESULTS.parents[1] / "README.md").read_text("utf-8").splitlines()
+    cells = [line.split("|")[2].strip() for line in lines if line.startswith("|")]
+    quoted = [cell for cell in cells if re.fullmatch(r"[^ *]+( ×)? · [^ *]+( ×)?", cell)]
+    assert len(quoted) >= 12
+    assert set(quoted) <= pairs
+
+
+def plain(cell: str | Cell) -> str:
+    text = re.sub(r" \(\d+\)$", "", str(cell)).replace("-", "−")
+    return re.sub(r"^([+−]?)0\.", r"\1.", text)
 
 
 def test_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

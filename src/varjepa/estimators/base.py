@@ -181,6 +181,10 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         """Whether the model is trained to predict cells, so that they can pick the checkpoint."""
         return False
 
+    def cell_baseline(self) -> float | None:
+        """What each column's own distribution scores on held-out cells; None: it is not known."""
+        return None
+
     # --- settings
 
     def settings(self, name: str) -> Any:

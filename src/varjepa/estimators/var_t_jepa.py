@@ -690,6 +690,20 @@ class VarTJEPA(TableEstimator):
             torch.tensor([_std(one) for one in bins], dtype=torch.float32),
         )
 
+    def cell_baseline(self) -> float | None:
+        """Mean log-likelihood of a cell under its column's distribution in the training rows.
+
+        In the units of the validation score: of a binned number it counts the bin and the value,
+        as the likelihood does.
+        """
+        own, codec = self._marginals(), self.codec_
+        nll = own.entropy.numpy().astype(np.float64)
+        spread = np.log(own.std.numpy().astype(np.float64))
+        missing = [number.marginal.missing_share for number in codec.numeric]
+        known = 1.0 - np.array([*missing, *(c.missing_share for c in codec.categorical)])
+        nll[: len(spread)] += spread + (NORMAL_ENTROPY if self._has_bins else 0.0)
+        return -float(np.average(nll, weights=known)) if known.any() else None
+
     def _units(self) -> Units:
         """Scale of numbers and rarity of levels, for distances between rows."""
         shares = [category.marginal.frequencies() for category in self.codec_.categorical]

@@ -321,6 +321,9 @@ MAX_ASKED = 1 << 13
 MAX_REPEATS = 8
 """How often the same rows are asked at most."""
 
+HELD_OUT_CELLS = "held-out cells"
+"""Name of the score that :class:`HeldOutCells` gives."""
+
 
 @dataclass(frozen=True, slots=True)
 class HeldOutCells(Selection):
@@ -333,7 +336,7 @@ class HeldOutCells(Selection):
     rows: EncodedTable
     seed: int
     batch: int = 256
-    name: str = "held-out cells"
+    name: str = HELD_OUT_CELLS
     world: World = ALONE
 
     @torch.no_grad()

@@ -65,10 +65,10 @@ def _memory(content: bytes) -> int:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    distinct = dict(pairs)
+    if len(distinct) < len(pairs):
         raise ValueError("the same key twice")
-    return found
+    return distinct
 
 
 def _refuse_constant(word: str) -> None:
@@ -266,8 +266,8 @@ def read_manifest(content: bytes, path: Path) -> Manifest:
     ):
         raise ModelFileError(f"{path} is damaged: it is not laid out as a manifest")
     body = {key: item for key, item in value.items() if key != "sha256"}
-    found = hashlib.sha256(dump_json(body)).hexdigest()
-    if value["sha256"] != found or dump_json(value) != content:
+    own_sum = hashlib.sha256(dump_json(body)).hexdigest()
+    if value["sha256"] != own_sum or dump_json(value) != content:
         raise ModelFileError(f"{path} is damaged: its own SHA-256 is another")
     listed = {name: Listed(files[name]["bytes"], files[name]["sha256"]) for name in FILES}
     return Manifest(listed, environment)

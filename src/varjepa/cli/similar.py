@@ -46,9 +46,9 @@ def similar(
     asked = None if row is None else [row]
     if query is not None and not query.samefile(table):
         asked = options.read_rows(query)
-    found = estimator.similar(rows, asked, k)
+    pairs = estimator.similar(rows, asked, k)
     for name in kept.column_names:
-        if name in found.column_names:
+        if name in pairs.column_names:
             raise InputError(f"--keep {name!r}: the output has a column of this name")
-        found = found.append_column(name, kept[name].take(found["row"]))
-    options.write_result(found, out, raw_text)
+        pairs = pairs.append_column(name, kept[name].take(pairs["row"]))
+    options.write_result(pairs, out, raw_text)

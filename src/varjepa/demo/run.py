@@ -238,9 +238,9 @@ def audit_table(model: VarTJEPA, rows: pa.Table, folder: Path) -> Table:
             if place not in planted:
                 columns[place[1]][place[0]] = change(columns[place[1]][place[0]])
                 planted[place] = kind
-    found = audit(pa.table(columns), model)
-    found.save(folder)
-    cells = found.cells.to_pylist()
+    result = audit(pa.table(columns), model)
+    result.save(folder)
+    cells = result.cells.to_pylist()
     flagged = {(cell["row"], cell["column"]) for cell in cells if cell["flagged"]}
     top = {(cell["row"], cell["column"]) for cell in cells[: len(planted)]}
     table_rows = []

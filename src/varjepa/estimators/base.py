@@ -194,13 +194,13 @@ class TableEstimator(TransformerMixin, BaseEstimator):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters; with ``deep`` also the fields of settings, as ``training__learning_rate``."""
-        found: dict[str, Any] = super().get_params(deep=False)
+        parameters: dict[str, Any] = super().get_params(deep=False)
         if deep:
             for name, kind in self.settings_kinds.items():
                 value = self.settings(name)
                 if isinstance(value, kind):
-                    found |= expand(name, value)
-        return found
+                    parameters |= expand(name, value)
+        return parameters
 
     def set_params(self, **params: Any) -> Self:
         """Change parameters; a nested one replaces its settings object by a changed copy."""
@@ -669,8 +669,8 @@ def _networks(estimator: TableEstimator, weights: WeightFile) -> nn.Module:
 
 def _collapse(value: Any, where: str) -> CollapseReport:
     checks = {"active_units": number, "active_share": number, "collapsed": flag}
-    found = StrictObject(value, where).take_all(silent_features=list_of(integer), **checks)
-    return CollapseReport(**found)
+    report = StrictObject(value, where).take_all(silent_features=list_of(integer), **checks)
+    return CollapseReport(**report)
 
 
 def _record(value: Any, where: str) -> dict[str, Any]:

@@ -76,8 +76,8 @@ def table_files(X: Any) -> TableFiles | None:
         return TableFiles.find(X)
     if isinstance(X, str | os.PathLike) and Path(X).suffix.lower() == ".parquet":
         with suppress(InputError):  # reading it will say so
-            found = TableFiles.find(X)
-            return found if is_streamed(found) else None
+            files = TableFiles.find(X)
+            return files if is_streamed(files) else None
     return None
 
 
@@ -104,11 +104,11 @@ def fit_codec(
 def read_encoded(files: TableFiles, codec: TableCodec) -> EncodedTable:
     """All rows, as encoding the whole table would have given them."""
     whole, place = codec.empty(files.rows, has_missing=True), 0
-    with collect_warnings() as found:
+    with collect_warnings() as collected:
         for block in files.blocks(files.schema.names):
             whole.write(place, codec.to_unit(block))
             place += block.num_rows
-    TableWarnings(unseen=found.unseen).warn(stacklevel=3)  # infinite ones: said by the codec
+    TableWarnings(unseen=collected.unseen).warn(stacklevel=3)  # infinite ones: said by the codec
     return whole.drop_full_mask()
 
 
@@ -187,9 +187,9 @@ def draw_numbers(rows: int, count: int, generator: torch.Generator) -> NDArray[n
     """So many different row numbers in random order, without a list of all there are."""
     if rows < 4 * count:
         return torch.randperm(rows, generator=generator)[:count].numpy()
-    found = torch.randint(rows, (2 * count + 100,), generator=generator).numpy()
-    _, first = np.unique(found, return_index=True)
-    return found[np.sort(first)[:count]]
+    drawn = torch.randint(rows, (2 * count + 100,), generator=generator).numpy()
+    _, first = np.unique(drawn, return_index=True)
+    return drawn[np.sort(first)[:count]]
 
 
 def _read_numbers(

@@ -71,7 +71,7 @@ def summarise_columns(estimator: TableEstimator) -> list[ColumnSummary]:
     codec = estimator.codec_
     numbers = {n.column: n for n in codec.numeric if n.part in (VALUE, ELAPSED)}
     categories = {category.column: category for category in codec.categorical}
-    found = []
+    summaries = []
     for column in codec.schema.columns:
         if column.left_out is not None:
             words, missing = (
@@ -84,8 +84,8 @@ def summarise_columns(estimator: TableEstimator) -> list[ColumnSummary]:
         else:
             category = categories[column.name]
             words, missing = _levels(category), category.missing_share
-        found.append(ColumnSummary(column.name, column.kind, words, missing))
-    return found
+        summaries.append(ColumnSummary(column.name, column.kind, words, missing))
+    return summaries
 
 
 def _range(number: NumericFeature, column: Column) -> str:
@@ -150,9 +150,9 @@ the validation rows moves the score by about half of it."""
 def changed_settings(estimator: TableEstimator) -> dict[str, Any]:
     """Parameters that are not the defaults, nested ones as ``training__epochs``."""
     plain = type(estimator)()
-    found, usual = estimator.get_params(deep=False), plain.get_params(deep=False)
+    own, usual = estimator.get_params(deep=False), plain.get_params(deep=False)
     kinds = estimator.settings_kinds
-    changed = {k: v for k, v in found.items() if k not in kinds and v != usual[k]}
+    changed = {k: v for k, v in own.items() if k not in kinds and v != usual[k]}
     for name in kinds:
         mine, theirs = (expand(name, one.settings(name)) for one in (estimator, plain))
         changed |= {key: value for key, value in mine.items() if value != theirs[key]}

@@ -364,8 +364,8 @@ class VarTJEPA(TableEstimator):
         latent = tuple(kind for kind in KINDS if any(kind == k for k, _ in wanted))
 
         def score(model: VarTJepa, rows: EncodedTable) -> Tensor:
-            found = score_rows(model, rows, latent, self.seed_)
-            scores: dict[Kind | Question, Scores] = {kind: found[kind] for kind in latent}
+            latent_scores = score_rows(model, rows, latent, self.seed_)
+            scores: dict[Kind | Question, Scores] = {kind: latent_scores[kind] for kind in latent}
             for kind in dict.fromkeys(k for k, _ in wanted if k not in scores):
                 scores[kind] = self._scorer(kind, SPLITS)(model, rows, None)
             return torch.stack([scores[k].per_row(over) for k, over in wanted], dim=1)
@@ -474,8 +474,8 @@ class VarTJEPA(TableEstimator):
         if k > len(rows) - is_own:
             have = f"{len(rows) - is_own} other" if is_own else f"{len(rows)}"
             raise InputError(f"k is {k}, but each row has only {have} rows to be compared with")
-        found, asked = comparable_rows(self, rows, None if is_own else self.encode(query))
-        distances, neighbours = nearest_rows(found, asked if numbers is None else numbers, k)
+        points, asked = comparable_rows(self, rows, None if is_own else self.encode(query))
+        distances, neighbours = nearest_rows(points, asked if numbers is None else numbers, k)
         numbers = np.arange(len(neighbours)) if numbers is None else numbers
         by_name = {
             "query": numbers.repeat(k),
@@ -538,8 +538,8 @@ class VarTJEPA(TableEstimator):
         def statistics(model: VarTJepa, block: EncodedTable) -> Tensor:
             return cell_statistics(model, block, columns, mass, cells == "all")
 
-        found = self._compute(rows, statistics)
-        return cell_predictions(self.codec_, table, X, found, coverage, cells)
+        numbers = self._compute(rows, statistics)
+        return cell_predictions(self.codec_, table, X, numbers, coverage, cells)
 
     def map_rows(
         self, X: Any, compute: Callable[[VarTJepa, EncodedTable, Tensor], Tensor]
@@ -633,8 +633,8 @@ class VarTJEPA(TableEstimator):
     def _column_numbers(self) -> Tensor:
         """The column of every feature: the parts of a date have the same.  # (D,)"""
         numbers: dict[str, int] = {}
-        found = [numbers.setdefault(f.column, len(numbers)) for f in self.codec_.features]
-        return torch.tensor(found)
+        columns = [numbers.setdefault(f.column, len(numbers)) for f in self.codec_.features]
+        return torch.tensor(columns)
 
     def _tokens(self, model: VarTJepa, rows: EncodedTable) -> Tensor:
         return embed_rows(model, rows).mean
@@ -730,10 +730,10 @@ class VarTJEPA(TableEstimator):
         kept = self.neighbours_
 
         def parts(model: VarTJepa, block: EncodedTable) -> Tensor:
-            found = {"atypical": atypical(model, block, None).per_row("mean")}
+            by_name = {"atypical": atypical(model, block, None).per_row("mean")}
             if len(kept):
-                found["distance"] = kept.log_distance(fill_rows(model, block), units)
-            return torch.stack([found[name] for name in names], dim=1)
+                by_name["distance"] = kept.log_distance(fill_rows(model, block), units)
+            return torch.stack([by_name[name] for name in names], dim=1)
 
         names = [name for name in PART_WEIGHTS if len(kept) or name != "distance"]
         return dict(zip(names, self._compute(rows, parts).T, strict=True))

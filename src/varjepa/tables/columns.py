@@ -339,15 +339,15 @@ def count_again(levels: pa.ChunkedArray, blocks: Iterable[pa.ChunkedArray]) -> p
     wanted = levels.combine_chunks()
     counts = np.zeros(len(wanted), dtype=np.int64)
     for text in blocks:
-        found = pc.index_in(text, value_set=wanted).drop_null().to_numpy()
-        counts += np.bincount(found, minlength=len(wanted))
+        places = pc.index_in(text, value_set=wanted).drop_null().to_numpy()
+        counts += np.bincount(places, minlength=len(wanted))
     return pa.table({"text": wanted, "count": counts})
 
 
 def _counts(text: pa.ChunkedArray) -> pa.Table:
-    found = pc.value_counts(text.drop_null())
-    texts = found.field("values").cast(pa.large_string())
-    return pa.table({"text": texts, "count": found.field("counts").cast(pa.int64())})
+    counts = pc.value_counts(text.drop_null())
+    texts = counts.field("values").cast(pa.large_string())
+    return pa.table({"text": texts, "count": counts.field("counts").cast(pa.int64())})
 
 
 def _size(counts: pa.Table) -> int:
@@ -519,9 +519,9 @@ class Levels:
     @classmethod
     def fit(cls, text: pa.ChunkedArray, max_levels: int | None = None) -> Levels:
         """All distinct texts, or the ``max_levels`` most frequent (ties: first in sorted order)."""
-        found = LevelSummary()
-        found.add(text)
-        return cls.of_counts(found.counts(), max_levels)
+        summary = LevelSummary()
+        summary.add(text)
+        return cls.of_counts(summary.counts(), max_levels)
 
     @classmethod
     def of_counts(cls, counts: pa.Table, max_levels: int | None = None) -> Levels:

@@ -112,9 +112,9 @@ class TableWarnings:
             ("infinite values", self.infinite),
             ("values that were not seen when the model was fitted", self.unseen),
         ):
-            found = [f"{quoted(name)} ({count})" for name, count in cells.items() if count]
-            if found:
-                messages.append(f"treated as missing: {what}, in {joined(found)}")
+            columns = [f"{quoted(name)} ({count})" for name, count in cells.items() if count]
+            if columns:
+                messages.append(f"treated as missing: {what}, in {joined(columns)}")
         for message in messages:
             warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
 

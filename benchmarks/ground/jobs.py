@@ -314,8 +314,8 @@ def represent(task: Task) -> dict[str, Figures]:
         )
     if "similar" in task.jobs:
         if hasattr(model, "similar"):
-            found = model.similar(train, test, k=probes.NEIGHBOURS)["row"].to_numpy()
-            nearest = found.reshape(len(test), probes.NEIGHBOURS)
+            numbers = model.similar(train, test, k=probes.NEIGHBOURS)["row"].to_numpy()
+            nearest = numbers.reshape(len(test), probes.NEIGHBOURS)
         else:
             nearest = probes.nearest_rows(*(_floats(model.transform(f)) for f in (train, test)))
         figures["similar"] = probes.neighbour_figures(nearest, *labels)
@@ -432,15 +432,15 @@ def _anomaly_figures(
 
 
 def outlier_candidates(model: Any, fit: pd.DataFrame, rows: pd.DataFrame) -> dict[str, Floats]:
-    """What an outlier score could be: single scores, and each beside the distance, with weights."""
+    """What an outlier score could be: single scores, and sums of each and the distance."""
 
     def single(frame: pd.DataFrame) -> dict[str, Floats]:
         typical = {"objective": -model.score_samples(frame)}
         several = {**model.outlier_parts(frame), **model.uncertainties(frame), **typical}
         return {name: _floats(score) for name, score in several.items()}
 
-    own, found = single(fit), single(rows)
-    scaled = {k: (v - own[k].mean()) / (own[k].std() or 1.0) for k, v in found.items()}
+    own, scores = single(fit), single(rows)
+    scaled = {k: (v - own[k].mean()) / (own[k].std() or 1.0) for k, v in scores.items()}
     return scaled | {
         f"distance + {weight} {name}": scaled["distance"] + weight * scaled[name]
         for name in ("atypical", "nll mean", "surprise mean", "objective")
@@ -455,9 +455,11 @@ def cells(task: Task) -> dict[str, Figures]:
     """Make 3 % of the cells wrong, and find them."""
     frame = load(task.table, task.rows).features
     spoiled = errors.spoil(frame, task.seed)
-    found = _scored(task, spoiled.frame)
+    scored = _scored(task, spoiled.frame)
     texts = Coder(frame)(frame).is_category
-    figures = audits.audit_figures(found, spoiled.is_wrong, spoiled.frame.notna().to_numpy(), texts)
+    figures = audits.audit_figures(
+        scored, spoiled.is_wrong, spoiled.frame.notna().to_numpy(), texts
+    )
     return {"cells": figures}
 
 
@@ -472,9 +474,9 @@ def dirty(task: Task) -> dict[str, Figures]:
     known = frame.notna().to_numpy() & frame.columns.isin(
         DIRTY_COLUMNS.get(task.table, tuple(frame.columns))
     )
-    found = _scored(task, frame)
-    figures = audits.audit_figures(found, is_wrong, known, np.ones(frame.shape[1], dtype=bool))
-    return {"dirty": {**figures, **audits.repair_figures(found, clean, is_wrong & known)}}
+    scored = _scored(task, frame)
+    figures = audits.audit_figures(scored, is_wrong, known, np.ones(frame.shape[1], dtype=bool))
+    return {"dirty": {**figures, **audits.repair_figures(scored, clean, is_wrong & known)}}
 
 
 def _scored(task: Task, frame: pd.DataFrame) -> audits.ScoredCells:

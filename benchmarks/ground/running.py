@@ -173,6 +173,6 @@ def merge(out: Path, sources: Sequence[Path]) -> int:
 
 
 def _in_words(rows: Sequence[Row]) -> str:
-    found = {name: value for row in rows for name, value in row["figures"].items()}
-    plain = (f"{k} {v:.4g}" for k, v in found.items() if isinstance(v, int | float))
+    figures = {name: value for row in rows for name, value in row["figures"].items()}
+    plain = (f"{k} {v:.4g}" for k, v in figures.items() if isinstance(v, int | float))
     return f"{rows[0]['seconds']:.1f} s, {rows[0]['peak_mb']:.0f} MB; {', '.join(plain)}"

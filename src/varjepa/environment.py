@@ -31,7 +31,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def describe_environment(device: str = "cpu") -> dict[str, str | int | None]:
-    """What a reader needs to judge a timing or to repeat a run on ``device``."""
+    """What a reader needs to assess a timing or to repeat a run on ``device``."""
     return {
         "varjepa": __version__,
         "commit": _commit(),

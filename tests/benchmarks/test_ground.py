@@ -11,7 +11,7 @@
 8. A row that is there is not computed again; a failed task is counted and tried again; no task
    starts after the time limit; rows of other settings are refused; a missing package is said.
 9. Files of several machines merge.
-10. Bars are judged from the rows of both files, halves apart; what was not measured is missing.
+10. Bars are measured from the rows of both files, halves apart; what was not measured is missing.
 """
 
 from __future__ import annotations

@@ -240,7 +240,7 @@ def test_imputation_conditions_on_the_other_columns() -> None:
 def test_columns_that_are_not_modelled_pass_through(tmp_path: Path) -> None:
     X = frame(60).assign(
         id=range(60),
-        note=[f"a remark on row {i}" for i in range(60)],
+        note=[f"a comment on row {i}" for i in range(60)],
         country="CH",
         nothing=pd.Series([None] * 60, dtype=float),
     )

@@ -126,7 +126,7 @@ def write_result(table: pa.Table, out: Path, raw_text: bool) -> None:
     console.print(f"{table.num_rows:,} rows in {out}", soft_wrap=True)
 
 
-def split_kept(
+def split_columns(
     rows: pa.Table, keep: list[str] | None, model: VarTJEPA
 ) -> tuple[pa.Table, pa.Table]:
     """The columns for the model, and those that are copied into the output."""

@@ -40,7 +40,7 @@ def similar(
         options.check_paths(out, overwrite, query)
 
     estimator = options.load_model(model, device, out)
-    rows, kept = options.split_kept(options.read_rows(table), keep, estimator)
+    rows, kept = options.split_columns(options.read_rows(table), keep, estimator)
     if row is not None and row >= rows.num_rows:
         raise InputError(f"--row {row}: {table} has rows 0 to {rows.num_rows - 1}")
     asked = None if row is None else [row]

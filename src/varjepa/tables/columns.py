@@ -249,7 +249,7 @@ class NumberSummary:
         is_enough = len(kept) == self.count or len(kept) ** 2 > 20 * min(places, self.count)
         return is_enough and len(np.unique(kept)) == len(kept)
 
-    def take_kept(self) -> NDArray[Any]:
+    def take_sample(self) -> NDArray[Any]:
         """The numbers that were kept, in the order of the rows, which are then released.
 
         Of a sample, the smallest and the largest number of all rows are part.
@@ -480,7 +480,7 @@ def _kind(field: pa.Field, source: TableSource) -> Kind:
 def _is_text_of_numbers(name: str, source: TableSource) -> bool:
     """Whether some cell is a number and none is anything else but missing.
 
-    Whole numbers beside a word such as NULL are codes: there the word is one more level.
+    Whole numbers next to a word such as NULL are codes: there the word is one more level.
     """
     is_number = has_fractions = has_words = False
     for block in source.blocks([name]):
@@ -685,7 +685,7 @@ def fit_part(
     """One part of a column; a calendar part that never varies says nothing and is left out."""
     if part in CALENDAR_PARTS and numbers.low == numbers.high:
         return None
-    known = numbers.take_kept()
+    known = numbers.take_sample()
     is_integer = column.is_integer or column.unit is not None
     scaler = Scaler.fit(known, is_integer, scaling, numbers.step)
     unit = scaler.to_unit(known)

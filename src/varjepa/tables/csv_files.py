@@ -50,7 +50,7 @@ _ORDER = (
     pa.string(),
     pa.binary(),
 )
-"""Types that Arrow tries on a column, in its order."""
+"""Types that a column may have, in the order in which Arrow attempts them."""
 
 
 @dataclass(frozen=True, slots=True)

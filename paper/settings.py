@@ -331,10 +331,10 @@ FIRST_VERSION: Mapping[str, Any] = {
 """defaults of ``VarTJEPA`` that are others today, as they were when the committed rows were made.
 They are constants of both settings, so no row records them but where ``OPEN_DETAILS`` does"""
 
-Kind = TypeVar("Kind", bound=Settings)
+AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
-def first_version(kind: type[Kind], **changes: Any) -> Kind:
+def first_version(kind: type[AnySettings], **changes: Any) -> AnySettings:
     """An object of settings with the first version's defaults, some of them changed."""
     known = {name: FIRST_VERSION[name] for name in field_names(kind) if name in FIRST_VERSION}
     return kind(**{**known, **changes})

@@ -63,7 +63,7 @@ from varjepa.metrics.confidence import (
     predictive_entropy,
 )
 from varjepa.metrics.selective import aurc, risk_coverage, selective_scores
-from varjepa.models.inference import KINDS, default_aggregate
+from varjepa.models.inference import LATENT_KINDS, default_aggregate
 from varjepa.report.charts import DARK, LIGHT, check_can_draw, save_svg
 from varjepa.report.store import Log, ResultStore, Row, no_log, plain, study_folder
 from varjepa.report.tables import Cell, Table
@@ -111,7 +111,7 @@ TOLD = "told u"
 BALANCED = "nll balanced"
 """the one score of the arrangement "balanced"; needs a true ambiguity and columns of both kinds"""
 
-_ALONE = (*(f"{kind} {default_aggregate(kind)}" for kind in KINDS), *OWN, "probe doubt")
+_ALONE = (*(f"{kind} {default_aggregate(kind)}" for kind in LATENT_KINDS), *OWN, "probe doubt")
 
 COMBINED_PARTS: Mapping[str, tuple[str, ...]] = {
     COMBINED[0]: _ALONE,

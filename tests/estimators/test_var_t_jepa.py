@@ -37,7 +37,7 @@ from tests.small import small
 from varjepa import VarTJEPA
 from varjepa.errors import InputError
 from varjepa.estimators.embedder import embed_with_uncertainty
-from varjepa.models.inference import AGGREGATES, KINDS, MEASURES, default_aggregate
+from varjepa.models.inference import AGGREGATES, LATENT_KINDS, MEASURES, default_aggregate
 from varjepa.settings import Objective
 
 SMALL: dict[str, Any] = {
@@ -134,7 +134,7 @@ def test_saved_models_answer_the_same(model: VarTJEPA, tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     loaded = VarTJEPA.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.transform(frame()), model.transform(frame()))
-    for kind in KINDS:
+    for kind in LATENT_KINDS:
         np.testing.assert_array_equal(
             loaded.uncertainty(frame(), kind), model.uncertainty(frame(), kind)
         )
@@ -481,7 +481,7 @@ def test_wrong_questions_are_named(model: VarTJEPA) -> None:
 def test_all_uncertainties_in_one_pass_are_those_of_each(model: VarTJEPA) -> None:
     X = frame()
     together = model.uncertainties(X)
-    assert tuple(name.split()[0] for name in together) == KINDS
+    assert tuple(name.split()[0] for name in together) == LATENT_KINDS
     for name, values in together.items():
         kind, aggregate = name.split()
         np.testing.assert_array_equal(values, model.uncertainty(X, kind))  # type: ignore[arg-type]

@@ -408,7 +408,7 @@ def test_a_long_training_is_announced_once(
     forecast = Forecast(0, is_wanted=limit is None)
     for done in range(1, total + 1):
         now[0] += step
-        forecast.look(done, total)
+        forecast.check(done, total)
     said = [str(one.message) for one in recwarn]
     assert len(said) == warnings
     if said:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from varjepa.errors import InputError
-from varjepa.models.inference import Scores, most_likely_cells, predict_latents
+from varjepa.models.inference import FeatureScores, most_likely_cells, predict_latents
 from varjepa.models.masking import masks_from_cells
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.tables.codec import EncodedTable
@@ -151,10 +151,10 @@ class Clusters:
         return (total / max(1, len(self.mixtures))).float()
 
 
-def score_memberships(clusters: Clusters, posterior: DiagonalGaussian) -> Scores:
+def score_memberships(clusters: Clusters, posterior: DiagonalGaussian) -> FeatureScores:
     """One score a row, of its posterior means."""
     values = clusters.ambiguity(posterior.mean)[:, None, None]
-    return Scores(values, torch.ones_like(values[..., 0], dtype=torch.bool), 0)
+    return FeatureScores(values, torch.ones_like(values[..., 0], dtype=torch.bool), 0)
 
 
 def fit_clusters(tokens: NDArray[np.float32], seed: int) -> Clusters:

@@ -26,7 +26,7 @@ from varjepa.errors import InputError
 from varjepa.estimators.frames import like_input
 from varjepa.estimators.var_t_jepa import DEFAULT_KIND, VarTJEPA
 from varjepa.model_folder import ModelFileError
-from varjepa.models.inference import SPLITS, Aggregate, Kind, Question, embed_rows
+from varjepa.models.inference import SPLITS, Aggregate, LatentKind, Question, embed_rows
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.nn.kernels.cpu import block_size
 from varjepa.tables import read_table
@@ -59,7 +59,7 @@ class Embedder:
     device: str = "auto"
     """auto, cpu or cuda."""
 
-    uncertainty: Kind | Question = DEFAULT_KIND
+    uncertainty: LatentKind | Question = DEFAULT_KIND
     """Which one; "posterior", the paper's, needs no pass but that of the embedding."""
 
     aggregate: Aggregate | None = None
@@ -176,7 +176,7 @@ class Embedder:
 
 
 def embed_with_uncertainty(
-    estimator: VarTJEPA, X: Any, kind: Kind | Question, aggregate: Aggregate | None = None
+    estimator: VarTJEPA, X: Any, kind: LatentKind | Question, aggregate: Aggregate | None = None
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
     """Embeddings and uncertainties in one pass over the rows.
 

@@ -292,7 +292,7 @@ def _observed(rows: EncodedTable) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class PreparedTraining:
     """One training: its rows, its length, and how its checkpoint is picked."""
 
     source: RowSource
@@ -307,12 +307,12 @@ class Task:
     """what a training that resumes this one must share; None: not needed"""
 
 
-def make_task(
+def prepare_training(
     estimator: TableEstimator, data: TrainingData, world: World, with_identity: bool
-) -> Task:
+) -> PreparedTraining:
     """Some rows pick the checkpoint, the others are trained on."""
     if data.rows is None:
-        return _streamed_task(estimator, data, world)
+        return _prepare_streamed(estimator, data, world)
     e, rows = estimator, data.rows
     asked: Training = e.settings("training")
     training, probe, validation = _parts(rows, data.validation, asked.validation_share, e.seed_)
@@ -321,7 +321,7 @@ def make_task(
         identity_of(e, data.codec, rows, selection, data.validation) if with_identity else None
     )
     source = RowSource(rows if training is None else rows.take(training), training)
-    return Task(
+    return PreparedTraining(
         source,
         len(source.rows),
         asked.resolve(len(source.rows)),
@@ -435,7 +435,9 @@ def _measure(rank_by: tuple[str, str]) -> Measure:
     return rank_by
 
 
-def _streamed_task(estimator: TableEstimator, data: TrainingData, world: World) -> Task:
+def _prepare_streamed(
+    estimator: TableEstimator, data: TrainingData, world: World
+) -> PreparedTraining:
     """A table in files: the rows that pick the checkpoint are held, the others come in windows."""
     e, codec, files = estimator, data.codec, data.files
     assert files is not None
@@ -455,4 +457,4 @@ def _streamed_task(estimator: TableEstimator, data: TrainingData, world: World) 
     source = WindowedRows(shuffled, codec, size, epochs, rows.take(training), world)
     identity = identity_of_files(e, codec, files, size, selection)
     some = [some_rows(rows.take(part), e.seed_) for part in (training, validation)]
-    return Task(source, len(shuffled), resolved, selection, some[0], some[1], identity)
+    return PreparedTraining(source, len(shuffled), resolved, selection, some[0], some[1], identity)

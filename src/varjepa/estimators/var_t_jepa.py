@@ -68,13 +68,13 @@ from varjepa.models.cells import (
 from varjepa.models.inference import (
     AGGREGATES,
     CELL_QUESTIONS,
-    KINDS,
+    LATENT_KINDS,
     QUESTIONS,
     SPLITS,
     Aggregate,
-    Kind,
+    FeatureScores,
+    LatentKind,
     Question,
-    Scores,
     complete_rows,
     default_aggregate,
     embed_rows,
@@ -238,7 +238,7 @@ def _std(bins: Bins) -> float:
 DEFAULT_KIND: Question = "unpredictable"
 """What :meth:`VarTJEPA.uncertainty` answers; how it was chosen is said there."""
 
-Scorer = Callable[[VarTJepa, EncodedTable, DiagonalGaussian | None], Scores]
+Scorer = Callable[[VarTJepa, EncodedTable, DiagonalGaussian | None], FeatureScores]
 """Scores a block of rows; the last argument is their posterior, if it has been computed."""
 
 
@@ -314,7 +314,7 @@ class VarTJEPA(TableEstimator):
     def uncertainty(
         self,
         X: Any,
-        kind: Kind | Question = DEFAULT_KIND,
+        kind: LatentKind | Question = DEFAULT_KIND,
         aggregate: Aggregate | None = None,
         splits: int = SPLITS,
     ) -> NDArray[np.float32]:
@@ -351,21 +351,23 @@ class VarTJEPA(TableEstimator):
         return self._compute(self.encode(X), lambda m, rows: scorer(m, rows, None).per_row(over))
 
     def uncertainties(
-        self, X: Any, measures: Sequence[tuple[Kind | Question, Aggregate]] | None = None
+        self, X: Any, measures: Sequence[tuple[LatentKind | Question, Aggregate]] | None = None
     ) -> dict[str, NDArray[np.float32]]:
         """Several uncertainties of each row, by name ("nll mean").  # (n,) each
 
         ``measures`` are pairs of kind and aggregate; None: the four kinds of the latents
         ("posterior", "predictive", "surprise", "nll"), with their usual aggregates.
         """
-        pairs: Sequence[tuple[Kind | Question, Aggregate]]
-        pairs = [(k, default_aggregate(k)) for k in KINDS] if measures is None else measures
+        pairs: Sequence[tuple[LatentKind | Question, Aggregate]]
+        pairs = [(k, default_aggregate(k)) for k in LATENT_KINDS] if measures is None else measures
         wanted = [self._measure(*pair) for pair in pairs]
-        latent = tuple(kind for kind in KINDS if any(kind == k for k, _ in wanted))
+        latent = tuple(kind for kind in LATENT_KINDS if any(kind == k for k, _ in wanted))
 
         def score(model: VarTJepa, rows: EncodedTable) -> Tensor:
             latent_scores = score_rows(model, rows, latent, self.seed_)
-            scores: dict[Kind | Question, Scores] = {kind: latent_scores[kind] for kind in latent}
+            scores: dict[LatentKind | Question, FeatureScores] = {
+                kind: latent_scores[kind] for kind in latent
+            }
             for kind in dict.fromkeys(k for k, _ in wanted if k not in scores):
                 scores[kind] = self._scorer(kind, SPLITS)(model, rows, None)
             return torch.stack([scores[k].per_row(over) for k, over in wanted], dim=1)
@@ -374,7 +376,7 @@ class VarTJEPA(TableEstimator):
         return dict(zip(names, self._compute(self.encode(X), score).T, strict=True))
 
     def cell_uncertainty(
-        self, X: Any, kind: Kind | Question = DEFAULT_KIND, splits: int = SPLITS
+        self, X: Any, kind: LatentKind | Question = DEFAULT_KIND, splits: int = SPLITS
     ) -> Any:
         """How uncertain each cell is: a frame with the table's own columns in their own order.
 
@@ -382,7 +384,7 @@ class VarTJEPA(TableEstimator):
         parts. NaN where a column has no values and, for all kinds but "unpredictable", "posterior"
         and "predictive", where a cell is missing.
         """
-        one_of("kind", kind, (*CELL_QUESTIONS, *KINDS))
+        one_of("kind", kind, (*CELL_QUESTIONS, *LATENT_KINDS))
         at_least_one("splits", splits)
         check_is_fitted(self)
         table = to_arrow(self, X, reset=False)
@@ -649,14 +651,14 @@ class VarTJEPA(TableEstimator):
         return Embedding(mean, std, tuple(f.name for f in self.codec_.features))
 
     def _measure(
-        self, kind: Kind | Question, aggregate: Aggregate | None
-    ) -> tuple[Kind | Question, Aggregate]:
-        one_of("kind", kind, (*QUESTIONS, *KINDS))
+        self, kind: LatentKind | Question, aggregate: Aggregate | None
+    ) -> tuple[LatentKind | Question, Aggregate]:
+        one_of("kind", kind, (*QUESTIONS, *LATENT_KINDS))
         over = default_aggregate(kind) if aggregate is None else aggregate
         one_of(f"aggregate of {kind!r}", over, AGGREGATES[kind])
         return kind, over
 
-    def _scorer(self, kind: Kind | Question, splits: int) -> Scorer:
+    def _scorer(self, kind: LatentKind | Question, splits: int) -> Scorer:
         """What scores a block of rows; it may be given their posterior, if that is known."""
         check_is_fitted(self)
         if kind == "ambiguous":
@@ -666,7 +668,7 @@ class VarTJEPA(TableEstimator):
         if kind == "unpredictable" or kind == "atypical":
             columns, own, question = self._column_numbers(), self._marginals(), kind
 
-            def score(model: VarTJepa, rows: EncodedTable, posterior: Any) -> Scores:
+            def score(model: VarTJepa, rows: EncodedTable, posterior: Any) -> FeatureScores:
                 device = rows.num.device
                 return score_cells(model, rows, columns.to(device), own.to(device), question)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from varjepa.models.inference import CellQuestion, Scores, predict_latents
+from varjepa.models.inference import CellQuestion, FeatureScores, predict_latents
 from varjepa.models.masking import FeatureMasks
 from varjepa.models.var_t_jepa import CellDistributions, VarTJepa
 from varjepa.tables.codec import EncodedTable
@@ -239,7 +239,7 @@ def _entropy(log_probs: Tensor) -> Tensor:
 @torch.no_grad()
 def score_cells(
     model: VarTJepa, rows: EncodedTable, columns: Tensor, own: Marginals, kind: CellQuestion
-) -> Scores:
+) -> FeatureScores:
     """Scores of every cell given the row's other columns, in units of its column's entropy.
 
     unpredictable: the entropy, of missing cells too; atypical: −log p(cell | others). A feature
@@ -256,7 +256,7 @@ def score_cells(
     if kind == "atypical" and rows.observed is not None:
         known = known & rows.observed
     scores = total / own.entropy.clamp_min(MIN_ENTROPY)
-    return Scores(scores.unsqueeze(-1), known, model.shape.numeric)
+    return FeatureScores(scores.unsqueeze(-1), known, model.shape.numeric)
 
 
 MIN_ENTROPY = 1e-2

@@ -263,7 +263,7 @@ _WIDE = {"context_share": (0.1, 0.9)}
 seen contexts of half the columns."""
 
 _SMALL = {"depth": 3, "ff": 128, "heads": 4, "targets": 2, "target_share": (0.1, 0.6)}
-"""the estimators' defaults, where they differ from the paper's"""
+"""the first version's defaults, where they differ from the paper's"""
 
 
 def _whole(epochs: int, warm_up: int, anneal: float) -> Changes:
@@ -297,7 +297,7 @@ OURS: Mapping[str, Changes] = {
         "depth": 2, "d": 32, "learning_rate": 5e-3, "batch": 128,
     },
 }  # fmt: skip
-"""KL(q ‖ p) of s_y has a hundredth of alpha_gen, as in the estimators' defaults."""
+"""KL(q ‖ p) of s_y has a hundredth of alpha_gen, as in the first version's defaults."""
 
 OPEN_DETAILS: Mapping[str, Mapping[str, Any]] = {
     "t_jepa": {

@@ -335,7 +335,7 @@ def test_warnings_come_once(model: Path, tmp_path: Path, capsys: Captured) -> No
     table = table.set_column(1, "size", pa.array(sizes)).set_column(3, "colour", pa.array(colours))
     source, out = write(table, tmp_path / "in.parquet"), tmp_path / "out"
     expected = [
-        "ignored columns that were not there when the model was fitted: 'id', 'shoe'",
+        "ignored columns that the model does not use: 'id', 'shoe'",
         "treated as missing: infinite values, in 'size' (9)",
         "treated as missing: values that were not seen when the model was fitted, "
         "in 'colour' (100)",

@@ -104,10 +104,7 @@ class TableWarnings:
             return
         messages = []
         if self.extra:
-            messages.append(
-                "ignored columns that were not there when the model was fitted: "
-                + listed(self.extra)
-            )
+            messages.append(f"ignored columns that the model does not use: {listed(self.extra)}")
         for what, cells in (
             ("infinite values", self.infinite),
             ("values that were not seen when the model was fitted", self.unseen),

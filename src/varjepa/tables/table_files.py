@@ -32,6 +32,7 @@ _FORMATS: dict[str, Format] = {
     ".tsv.gz": "CSV",
 }
 _MAGIC: tuple[tuple[bytes, Format], ...] = ((b"PAR1", "Parquet"), (b"ARROW1", "Arrow"))
+MAGIC = tuple(magic for magic, _ in _MAGIC)
 GZIP = b"\x1f\x8b"
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")

@@ -119,6 +119,18 @@ def test_wrong_validation_rows(validation: Any, says: str) -> None:
         fit(frame(), validation=validation)
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"run": "folder"}, "run must be a Run"),
+        ({"validation": (1,)}, "validation must be a table"),
+    ],
+)
+def test_wrong_arguments_of_fit_are_named(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        fit(frame(), **options)
+
+
 # --- 2
 
 

@@ -344,6 +344,10 @@ def test_predictive_spread_is_a_geometric_mean_without_further_words(model: VarT
         model.uncertainty(X, "nll", "geometric")
     with pytest.raises(InputError, match="'balanced'"):
         model.uncertainty(X, "posterior", "balanced")
+    with pytest.raises(InputError, match="measures must be pairs of kind and aggregate"):
+        model.uncertainties(X, ["nll"])  # type: ignore[list-item]
+    with pytest.raises(InputError, match=r"coverage must be above 0 and below 1, not '0\.9'"):
+        model.predict_cells(X, coverage="0.9")  # type: ignore[arg-type]
 
 
 def test_numbers_and_categories_weigh_the_same_however_many_there_are(model: VarTJEPA) -> None:

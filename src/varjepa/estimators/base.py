@@ -256,6 +256,8 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         Under torchrun, inside :func:`varjepa.training.processes.join_world`, all processes train
         one model.
         """
+        if run is not None and not isinstance(run, Run):
+            raise InputError(f"run must be a Run, such as Run(checkpoint_dir=…), not {run!r}")
         before = dict(self.__dict__)
         try:
             self._fit(X, y, validation, run or Run(), on_epoch or (lambda record: None))

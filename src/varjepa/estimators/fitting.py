@@ -259,6 +259,8 @@ def with_validation(estimator: TableEstimator, data: TrainingData, validation: A
         raise InputError("validation: a table larger than memory picks its own rows")
     if isinstance(validation, Validation):
         return replace(data, validation=validation)
+    if isinstance(validation, tuple) and len(validation) != 2:
+        raise InputError("validation must be a table, a table and its labels, or a Validation")
     X, y = validation if isinstance(validation, tuple) else (validation, None)
     if (y is None) != (data.labels is None):
         raise InputError("y and the labels of the validation rows go together: give both or none")

@@ -89,7 +89,7 @@ from varjepa.models.masking import masks_from_cells
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.nn.kernels.cpu import RowThreads
 from varjepa.randomness import generator_for
-from varjepa.settings import Architecture, Objective, Training, at_least_one, one_of
+from varjepa.settings import Architecture, Objective, Training, at_least_one, is_share, one_of
 from varjepa.tables import TableCodec, read_table
 from varjepa.tables.codec import EncodedTable
 from varjepa.tables.codec_json import StrictObject
@@ -360,6 +360,10 @@ class VarTJEPA(TableEstimator):
         """
         pairs: Sequence[tuple[LatentKind | Question, Aggregate]]
         pairs = [(k, default_aggregate(k)) for k in LATENT_KINDS] if measures is None else measures
+        if not isinstance(pairs, Sequence) or any(
+            not isinstance(pair, list | tuple) or len(pair) != 2 for pair in pairs
+        ):
+            raise InputError(f"measures must be pairs of kind and aggregate, not {measures!r}")
         wanted = [self._measure(*pair) for pair in pairs]
         latent = tuple(kind for kind in LATENT_KINDS if any(kind == k for k, _ in wanted))
 
@@ -529,8 +533,8 @@ class VarTJEPA(TableEstimator):
         """
         check_is_fitted(self)
         one_of("cells", cells, ("missing", "all"))
-        if not 0.0 < coverage < 1.0:
-            raise InputError(f"coverage must be above 0 and below 1, not {coverage}")
+        if not is_share(coverage):
+            raise InputError(f"coverage must be above 0 and below 1, not {coverage!r}")
         table = to_arrow(self, X, reset=False)
         rows = self._rows(self.codec_.encode(table))
         device = rows.num.device

@@ -440,7 +440,7 @@ def _check_columns(source: TableSource, overrides: Mapping[str, Kind] | None) ->
         raise InputError("the table has no rows")
     for name, kind in (overrides or {}).items():
         if name not in schema.names:
-            close = suggestion(name, schema.names)
+            close = suggestion(str(name), schema.names)
             raise InputError(f"there is no column {quoted(name)} to treat as {kind}{close}")
         if kind not in KINDS:
             raise InputError(

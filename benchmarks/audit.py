@@ -86,9 +86,9 @@ def calibration_command(
     out: Path = RESULTS / "audit-calibration.json",
 ) -> None:
     """Flags on clean tables; false share and recall with 3 % errors."""
-    found = {name: calibration(DRAWS[name], seeds, rows, steps) for name in tables}
+    figures = {name: calibration(DRAWS[name], seeds, rows, steps) for name in tables}
     about = {"seeds": seeds, "rows": rows, "steps": steps, "level": LEVEL}
-    write_json(out, {**about, "figures": found, "environment": describe_environment("cpu")})
+    write_json(out, {**about, "figures": figures, "environment": describe_environment("cpu")})
 
 
 def calibration(

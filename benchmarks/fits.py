@@ -381,14 +381,14 @@ def bench_fits(
         if has(shape, task, on) is not None or (left is not None and left <= 0):
             return
         allowed = min((x for x in (limit, left) if x is not None), default=None)
-        for found in in_process(work, args, allowed):
-            if found is None and limit is None:  # the whole time is over, not the peer's
+        for measured in in_process(work, args, allowed):
+            if measured is None and limit is None:  # the whole time is over, not the peer's
                 continue
             row = {
                 "shape": shape,
                 "device": on,
                 "task": task,
-                **(found or {"seconds": None, "limit_s": limit}),
+                **(measured or {"seconds": None, "limit_s": limit}),
                 "environment": describe_environment(on),
             }
             rows.append(row)
@@ -468,7 +468,7 @@ def seconds_to_quality(fit: Row, best: float) -> float | None:
 
 def summarise(rows: Sequence[Row]) -> list[Row]:
     """A row per shape and device: medians over warm fits, and the peers' seconds and errors."""
-    found = []
+    summaries = []
     for shape, device in dict.fromkeys((r["shape"], r["device"]) for r in rows if "curve" in r):
         mine = [r for r in rows if (r["shape"], r["device"]) == (shape, device)]
         fits = [r for r in mine if r["task"].startswith("fit ")]
@@ -483,7 +483,7 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
         closed = (max(s for _, s in fits[0]["curve"]) - fits[0]["marginals"]) / (
             best - fits[0]["marginals"]
         )
-        found.append({
+        summaries.append({
             "shape": shape, "device": device, "source": fits[0]["source"],
             "to_quality_s": median(known) if len(known) == len(reached) else None,
             "fit_s": median(r["fit_s"] for r in warm or fits),
@@ -498,7 +498,7 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
                 if r["shape"] == shape and r["task"].startswith("peer ")
             },
         })  # fmt: skip
-    return found
+    return summaries
 
 
 def missing_peers() -> list[str]:

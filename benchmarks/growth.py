@@ -14,7 +14,13 @@ from typing import Any
 import torch
 
 from benchmarks.measures import race
-from benchmarks.steps import BenchShape, flops_by_operator, middle_masks, random_task, trainer_step
+from benchmarks.steps import (
+    BenchShape,
+    flops_by_operator,
+    middle_masks,
+    random_workload,
+    trainer_step,
+)
 from paper.settings import FIRST_VERSION
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
@@ -85,7 +91,7 @@ def bench_growth(
 def _time(point: Point, device: str, repeats: int) -> dict[str, Any]:
     shape = shape_of(point)
     try:
-        with trainer_step(random_task(shape, device)) as step:
+        with trainer_step(random_workload(shape, device)) as step:
             step_ms = round(1e3 * race([step], repeats, device)[0], 2)
     except torch.OutOfMemoryError:
         step_ms = None
@@ -117,7 +123,7 @@ def shape_of(point: Point) -> BenchShape:
 
 def attention_share(shape: BenchShape) -> float:
     """Share of a step's arithmetic that is attention's own products, which grow with tokens²."""
-    by_operator = flops_by_operator(random_task(replace(shape, batch=2)))
+    by_operator = flops_by_operator(random_workload(replace(shape, batch=2)))
     pairwise = sum(v for k, v in by_operator.items() if "mm" not in str(k) or "bmm" in str(k))
     return pairwise / sum(by_operator.values())
 

@@ -188,10 +188,10 @@ def bench_paths(
             if any(all(row[k] == v for k, v in key.items()) for row in rows):
                 continue
             try:
-                (found,) = in_process(measure_path, (name, shape, device, steps), limit)
+                (measured,) = in_process(measure_path, (name, shape, device, steps), limit)
             except (RuntimeError, ValueError) as error:
-                found = {"error": str(error)}
-            row = {**key, **(found or {"error": f"over {limit} s"})}
+                measured = {"error": str(error)}
+            row = {**key, **(measured or {"error": f"over {limit} s"})}
             row["environment"] = describe_environment(device)
             rows.append(row)
             on_row(row)

@@ -85,7 +85,7 @@ def _shape(dataset: str, table: TableShape) -> BenchShape:
 SHAPES: dict[str, BenchShape] = {name: _shape(*of) for name, of in TABLES.items()}
 
 
-# --- The task: a model with random weights, a batch of random rows, masks.
+# --- The workload: a model with random weights, a batch of random rows, masks.
 
 MaskSizes = Literal["middle", "drawn"]
 """middle: (M_ctx, M_trg) in the middle of their ranges, (2, 4) for Adult; drawn: as in training"""
@@ -94,7 +94,7 @@ MASK_SIZES: tuple[MaskSizes, ...] = get_args(MaskSizes)
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class Workload:
     """Model and rows that are trained."""
 
     shape: BenchShape
@@ -105,20 +105,20 @@ class Task:
     seed: int
 
 
-def make_task(
+def make_workload(
     name: str,
     device: str = "cpu",
     mask_sizes: MaskSizes = "middle",
     seed: int = 0,
     batch: int | None = None,
-) -> Task:
+) -> Workload:
     """One of the paper's shapes, its masks of one size unless they are to be drawn."""
     shape = SHAPES[name]
     masks = shape.masks if mask_sizes == "drawn" else middle_masks(shape)
-    return random_task(replace(shape, masks=masks, batch=batch or shape.batch), device, seed)
+    return random_workload(replace(shape, masks=masks, batch=batch or shape.batch), device, seed)
 
 
-def random_task(shape: BenchShape, device: str = "cpu", seed: int = 0) -> Task:
+def random_workload(shape: BenchShape, device: str = "cpu", seed: int = 0) -> Workload:
     """A model with random weights and a batch of random, complete rows."""
     count = shape.batch
     generator = torch.Generator().manual_seed(seed)
@@ -133,7 +133,7 @@ def random_task(shape: BenchShape, device: str = "cpu", seed: int = 0) -> Task:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = VarTJepa(shape.table, shape.model).to(device)
-    return Task(shape, model, rows, shape.masks, seed)
+    return Workload(shape, model, rows, shape.masks, seed)
 
 
 def plain_objective(masks: MaskSettings) -> Objective:
@@ -172,22 +172,22 @@ _CPU_ATTENTION = {  # which torch's counter does not know
 }
 
 
-def flops_by_operator(task: Task) -> dict[Any, float]:
+def flops_by_operator(workload: Workload) -> dict[Any, float]:
     """Floating-point operations of our step's products, as the mathematics has them.
 
     Counted on two rows on a CPU, where no kernel of our own hides them, and scaled to the batch.
     """
     rows = 2
-    small = random_task(replace(task.shape, masks=task.masks, batch=rows))
+    small = random_workload(replace(workload.shape, masks=workload.masks, batch=rows))
     objective = VarTJepaLoss(small.model, plain_objective(small.masks))
-    streams = Streams.of(task.seed, small.rows.num.device)
-    sizes = draw_mask_sizes(small.model.shape.features, task.masks, streams.sizes)
-    draw = draw_step(objective, rows, None, sizes, task.masks.targets, streams.numbers)
+    streams = Streams.of(workload.seed, small.rows.num.device)
+    sizes = draw_mask_sizes(small.model.shape.features, workload.masks, streams.sizes)
+    draw = draw_step(objective, rows, None, sizes, workload.masks.targets, streams.numbers)
     with FlopCounterMode(display=False, custom_mapping=_CPU_ATTENTION) as counter:
         losses = objective.losses(small.rows, draw.masks, draw.noise, torch.ones(3))
         losses.descended.mean().backward()
     by_operator = counter.get_flop_counts()["Global"]
-    return {name: count * len(task.rows) / rows for name, count in by_operator.items()}
+    return {name: count * len(workload.rows) / rows for name, count in by_operator.items()}
 
 
 # --- Our step and the reference's in one run. Both see the same rows, masks and noise sizes and
@@ -203,24 +203,26 @@ ReferencePrecision = Literal["tf32", "bfloat16"]
 REFERENCE_PRECISIONS: tuple[ReferencePrecision, ...] = get_args(ReferencePrecision)
 
 
-Contender = Callable[[Task], AbstractContextManager[StepFunction]]
-"""Prepares to train the task's model and yields the step; its exit frees what it holds."""
+Contender = Callable[[Workload], AbstractContextManager[StepFunction]]
+"""Prepares to train the workload's model and yields the step; its exit frees what it holds."""
 
 
 @contextmanager
 def reference_step(
-    task: Task, with_dropout: bool = False, precision: ReferencePrecision = "tf32"
+    workload: Workload, with_dropout: bool = False, precision: ReferencePrecision = "tf32"
 ) -> Iterator[StepFunction]:
     """Algorithm 1 as written."""
-    model, rows, views = task.model, task.rows, task.masks.targets
-    drop = (task.shape.dropout, task.shape.predictor_dropout) if with_dropout else (0.0, 0.0)
+    model, rows, views = workload.model, workload.rows, workload.masks.targets
+    drop = (
+        (workload.shape.dropout, workload.shape.predictor_dropout) if with_dropout else (0.0, 0.0)
+    )
     reference = ReferenceStep(model, *drop)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    generator = torch.Generator(rows.num.device).manual_seed(task.seed)
-    choose = torch.Generator().manual_seed(task.seed)
+    generator = torch.Generator(rows.num.device).manual_seed(workload.seed)
+    choose = torch.Generator().manual_seed(workload.seed)
 
     def step() -> None:
-        sizes = draw_mask_sizes(model.shape.features, task.masks, choose)
+        sizes = draw_mask_sizes(model.shape.features, workload.masks, choose)
         masks = draw_masks_plainly(len(rows), model.shape.features, sizes, views, generator)
         shared = draw_latent_noise(model, len(rows), sizes[0], generator)
         shape = (len(rows), views, *shared.s_y.shape[1:])
@@ -244,14 +246,13 @@ def computing_in(precision: ReferencePrecision, device: torch.device) -> Iterato
 
 
 @contextmanager
-def trainer_step(task: Task) -> Iterator[StepFunction]:
+def trainer_step(workload: Workload) -> Iterator[StepFunction]:
     """Ours: what :func:`varjepa.training.loop.train` does between two validations."""
-    many = torch.arange(EPOCH * len(task.rows), device=task.rows.num.device) % len(task.rows)
-    settings = first_version(
-        Training, epochs=1000, batch_size=len(task.rows), anneal_share=(0, 0, 0)
-    )
-    objective = VarTJepaLoss(task.model, plain_objective(task.masks))
-    with make_stepper(objective, task.rows.take(many), settings, task.seed) as stepper:
+    batch = len(workload.rows)
+    many = torch.arange(EPOCH * batch, device=workload.rows.num.device) % batch
+    settings = first_version(Training, epochs=1000, batch_size=batch, anneal_share=(0, 0, 0))
+    objective = VarTJepaLoss(workload.model, plain_objective(workload.masks))
+    with make_stepper(objective, workload.rows.take(many), settings, workload.seed) as stepper:
         stepper.begin_epoch()
 
         def step() -> None:
@@ -284,24 +285,24 @@ def bench_steps(
         raise InputError(f"--shapes {name!r} is not one of {', '.join(SHAPES)}")
     arguments = (name, device, mask_sizes, 0, batch)
 
-    def task() -> Task:
-        return make_task(*arguments)
+    def workload() -> Workload:
+        return make_workload(*arguments)
 
     plain: Contender = partial(
         reference_step, with_dropout=with_dropout, precision=reference_precision
     )
     ours: Contender = trainer_step
-    ready_s = _seconds_to_get_ready(ours(task()))
+    ready_s = _seconds_to_get_ready(ours(workload()))
     peaks = [peak_mb(_step_growth, (kind, *arguments), device) for kind in (plain, ours)]
-    kernels, reference_kernels = (count_kernels(kind(task()), device) for kind in (ours, plain))
-    flops = sum(flops_by_operator(task()).values())
-    o, rows = task().shape, len(task().rows)
+    kernels, reference_kernels = (count_kernels(kind(workload()), device) for kind in (ours, plain))
+    flops = sum(flops_by_operator(workload()).values())
+    o, rows = workload().shape, len(workload().rows)
     tokens = min(1 << 14, rows * (o.table.features + 6))
     rate = gemm_rate(tokens, o.model.d, o.model.ff, device)
     with ExitStack() as stack:
-        steps = [stack.enter_context(kind(task())) for kind in (plain, ours)]
+        steps = [stack.enter_context(kind(workload())) for kind in (plain, ours)]
         reference_s, ours_s = race(steps, repeats, device)
-    embed_rows_per_s, reference_embed_rows_per_s = _race_embeddings(task(), repeats, device)
+    embed_rows_per_s, reference_embed_rows_per_s = _race_embeddings(workload(), repeats, device)
     return {
         "shape": name,
         "device": device,
@@ -331,17 +332,17 @@ def bench_steps(
     }
 
 
-def _race_embeddings(task: Task, repeats: int, device: str) -> tuple[float, float]:
+def _race_embeddings(workload: Workload, repeats: int, device: str) -> tuple[float, float]:
     """Rows per second of both, on several batches' worth of rows."""
-    wanted = (1 << 16 if device == "cpu" else 1 << 20) // task.model.shape.features
-    batches = max(1, min(wanted, 1 << 16) // len(task.rows))
-    many = torch.arange(batches * len(task.rows), device=task.rows.num.device)
-    rows = task.rows.take(many % len(task.rows))
-    model = task.model.eval()
+    wanted = (1 << 16 if device == "cpu" else 1 << 20) // workload.model.shape.features
+    batches = max(1, min(wanted, 1 << 16) // len(workload.rows))
+    many = torch.arange(batches * len(workload.rows), device=workload.rows.num.device)
+    rows = workload.rows.take(many % len(workload.rows))
+    model = workload.model.eval()
     plain = ReferenceStep(model).eval()  # which lets torch take its own fast path
 
     def embed_plainly() -> None:
-        for part in rows.split(len(task.rows)):
+        for part in rows.split(len(workload.rows)):
             discard(plain.embed(part))
 
     reference_s, ours_s = race(
@@ -358,4 +359,4 @@ def _seconds_to_get_ready(contender: AbstractContextManager[StepFunction]) -> fl
 
 
 def _step_growth(contender: Contender, name: str, device: str, *others: Any) -> float:
-    return growth_mb(contender(make_task(name, device, *others)), device)
+    return growth_mb(contender(make_workload(name, device, *others)), device)

@@ -216,9 +216,9 @@ def accuracy_cells(rows: Sequence[Row], setting: str) -> Cells:
 
 def paper_accuracy(dataset: str, name: str, predictor: str, coverage: float = 1.0) -> Quoted:
     """A cell that the paper has."""
-    found = downstream_paper_value("accuracy", dataset, name, predictor, coverage)
-    assert found is not None, (dataset, name, predictor, coverage)
-    return found
+    value = downstream_paper_value("accuracy", dataset, name, predictor, coverage)
+    assert value is not None, (dataset, name, predictor, coverage)
+    return value
 
 
 def reached_cells(cells: Cells, dataset: str) -> tuple[int, int]:

@@ -135,7 +135,7 @@ class FewLabels:
         visible = self.labels.copy()
         visible[size:] = visible[train[0]]  # labels of other rows cannot be read
         classes = np.unique(self.labels)
-        found = fit_models(
+        fitted = fit_models(
             predictor,
             LabelledInputs(self.inputs, train, visible[train]),
             LabelledInputs(self.inputs, rows[:held_out], visible[:held_out]) if held_out else None,
@@ -147,7 +147,7 @@ class FewLabels:
                 device=device,
             ),
         )
-        chances = found.predict(self.inputs, test)[0]  # (n_test, classes)
+        chances = fitted.predict(self.inputs, test)[0]  # (n_test, classes)
         guesses: NDArray[np.int64] = classes[chances.argmax(-1)]
         return guesses
 

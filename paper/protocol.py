@@ -276,9 +276,9 @@ def score_table(
 
 def diagnose(tokens: Tensor) -> dict[str, float]:
     """Scale, rank and variance of the embeddings: T-JEPA's can collapse in several ways."""
-    found = diagnose_collapse(tokens[:DIAGNOSED].float().numpy())
+    diagnosis = diagnose_collapse(tokens[:DIAGNOSED].float().numpy())
     names = ("scale", "effective_rank", "varying_share", "silent_share")
-    return {name: round(getattr(found, name), 6) for name in names}
+    return {name: round(getattr(diagnosis, name), 6) for name in names}
 
 
 def write_embedded(path: Path, embedded: Embedded) -> None:

@@ -157,8 +157,8 @@ def merge_results(folder: Path, sources: Sequence[Path]) -> int:
     Rows of other settings than the full study's are refused before anything is written. Models
     and embeddings stay where they are: finished cells do not need them.
     """
-    taken, found = 0, [read_results(source) for source in sources]
-    for source, results in zip(sources, found, strict=True):
+    taken, others = 0, [read_results(source) for source in sources]
+    for source, results in zip(sources, others, strict=True):
         for name in results.rows:
             FILES[name].open_strictly(source)
     with study_folder(folder):
@@ -168,7 +168,7 @@ def merge_results(folder: Path, sources: Sequence[Path]) -> int:
                 file.open_strictly(folder)
             rows = read_rows(path) if path.exists() else []
             by_key = {tuple(row[k] for k in file.key): row for row in rows}
-            for results in found:
+            for results in others:
                 for row in results.rows.get(name, ()):
                     by_key.setdefault(tuple(row[k] for k in file.key), row)
             if len(by_key) > len(rows):
@@ -545,15 +545,15 @@ def fill(text: str, blocks: Mapping[str, str], name: str) -> str:
         new
         <!-- end -->
     """
-    found = list(BLOCK.finditer(text))
-    if not found:
+    marked = list(BLOCK.finditer(text))
+    if not marked:
         raise InputError(
             f"{name} has no block to fill: lines <!-- generated: NAME --> and <!-- end -->, NAME "
             f"one of {', '.join(blocks)}"
         )
-    if len(MARK.findall(text)) != 2 * len(found):
+    if len(MARK.findall(text)) != 2 * len(marked):
         raise InputError(f"{name} has a generated block that does not begin or end")
-    for block in found:
+    for block in marked:
         if block[1] not in blocks:
             raise InputError(
                 f"{name} asks for the block {block[1]!r}; known are {', '.join(blocks)}"

@@ -263,7 +263,7 @@ _WIDE = {"context_share": (0.1, 0.9)}
 seen contexts of half the columns."""
 
 _SMALL = {"depth": 3, "ff": 128, "heads": 4, "targets": 2, "target_share": (0.1, 0.6)}
-"""the estimators' defaults, where they differ from the paper's"""
+"""the first version's defaults, where they differ from the paper's"""
 
 
 def _whole(epochs: int, warm_up: int, anneal: float) -> Changes:
@@ -297,7 +297,7 @@ OURS: Mapping[str, Changes] = {
         "depth": 2, "d": 32, "learning_rate": 5e-3, "batch": 128,
     },
 }  # fmt: skip
-"""KL(q ‖ p) of s_y has a hundredth of alpha_gen, as in the estimators' defaults."""
+"""KL(q ‖ p) of s_y has a hundredth of alpha_gen, as in the first version's defaults."""
 
 OPEN_DETAILS: Mapping[str, Mapping[str, Any]] = {
     "t_jepa": {
@@ -331,10 +331,10 @@ FIRST_VERSION: Mapping[str, Any] = {
 """defaults of ``VarTJEPA`` that are others today, as they were when the committed rows were made.
 They are constants of both settings, so no row records them but where ``OPEN_DETAILS`` does"""
 
-Kind = TypeVar("Kind", bound=Settings)
+AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
-def first_version(kind: type[Kind], **changes: Any) -> Kind:
+def first_version(kind: type[AnySettings], **changes: Any) -> AnySettings:
     """An object of settings with the first version's defaults, some of them changed."""
     known = {name: FIRST_VERSION[name] for name in field_names(kind) if name in FIRST_VERSION}
     return kind(**{**known, **changes})

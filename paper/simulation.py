@@ -484,8 +484,8 @@ def simulation_findings(rows: Sequence[Row]) -> list[Finding]:
     nothing = Summary(math.nan, math.nan)
 
     def cell(variant: str, latent: str, metric: str) -> tuple[float, float]:
-        found = summarise(rows, variant, latent, metric) or nothing
-        return found.mean, math.nan if found.std is None else found.std
+        summary = summarise(rows, variant, latent, metric) or nothing
+        return summary.mean, math.nan if summary.std is None else summary.std
 
     def kl(variant: str, latent: str = "s_x") -> float:
         return cell(variant, latent, "kl_aggregate")[0]

@@ -63,7 +63,7 @@ from varjepa.metrics.confidence import (
     predictive_entropy,
 )
 from varjepa.metrics.selective import aurc, risk_coverage, selective_scores
-from varjepa.models.inference import KINDS, default_aggregate
+from varjepa.models.inference import LATENT_KINDS, default_aggregate
 from varjepa.report.charts import DARK, LIGHT, check_can_draw, save_svg
 from varjepa.report.store import Log, ResultStore, Row, no_log, plain, study_folder
 from varjepa.report.tables import Cell, Table
@@ -111,7 +111,7 @@ TOLD = "told u"
 BALANCED = "nll balanced"
 """the one score of the arrangement "balanced"; needs a true ambiguity and columns of both kinds"""
 
-_ALONE = (*(f"{kind} {default_aggregate(kind)}" for kind in KINDS), *OWN, "probe doubt")
+_ALONE = (*(f"{kind} {default_aggregate(kind)}" for kind in LATENT_KINDS), *OWN, "probe doubt")
 
 COMBINED_PARTS: Mapping[str, tuple[str, ...]] = {
     COMBINED[0]: _ALONE,
@@ -291,15 +291,15 @@ class Study:
         )
         wrong = wrong_rows(probe.predict(inputs, test)[0], self.data, test)
         truth = self.data.ambiguity
-        found: Row = {
+        row: Row = {
             "score": self.latent,
             "uncertainty": _digits(self.embedded.scores[self.latent][test]),
             "ambiguity": None if truth is None else _digits(truth[test]),
             "wrong": wrong.astype(int).tolist(),
         }
         if self.data.name == "mnist" and truth is not None:
-            found["images"] = example_images(self.data.table, truth, test)
-        return found
+            row["images"] = example_images(self.data.table, truth, test)
+        return row
 
     def _shared(self, rows: Rows, answers: Mapping[str, NDArray[np.float32]]) -> Scored:
         """Every score of some rows that needs no fitting, on the shared classifier's mistakes."""
@@ -358,8 +358,8 @@ def told_ambiguity(raw: RawFeatures, ambiguity: Floats, split: Split) -> Floats:
     columns = encoder.transform(raw).numeric
     trees = HistGradientBoostingRegressor(random_state=0, early_stopping=False)
     trees.fit(columns[split.train], ambiguity[split.train])
-    found: Floats = trees.predict(columns[split.test])
-    return found
+    predicted: Floats = trees.predict(columns[split.test])
+    return predicted
 
 
 def _ambiguity_row(
@@ -425,9 +425,9 @@ def uncertainty_findings(rows: Sequence[Row], setting: str) -> list[Finding]:
     if not mine:
         return []
     groups = group(mine, "dataset", "arrangement", "score")
-    found = [_finds_ambiguity(groups, dataset, setting) for dataset in PAPER_DATASETS]
+    findings = [_finds_ambiguity(groups, dataset, setting) for dataset in PAPER_DATASETS]
     datasets = dict.fromkeys([*PAPER_DATASETS, *(row["dataset"] for row in mine)])
-    return found + [_finds_errors(groups, d, score) for score in COMBINED for d in datasets]
+    return findings + [_finds_errors(groups, d, score) for score in COMBINED for d in datasets]
 
 
 def metric_mean(rows: Sequence[Row] | None, metric: str) -> float | None:
@@ -448,9 +448,9 @@ def best_of(
 
     None unless all are there: the best of those that happen to be is an easier bar.
     """
-    found = {score: metric_mean(groups.get((dataset, "shared", score)), "aurc") for score in scores}
-    known = {score: value for score, value in found.items() if value is not None}
-    if len(known) < len(found):
+    means = {score: metric_mean(groups.get((dataset, "shared", score)), "aurc") for score in scores}
+    known = {score: value for score, value in means.items() if value is not None}
+    if len(known) < len(means):
         return None
     best = min(known, key=known.__getitem__)
     return best, known[best]
@@ -466,10 +466,10 @@ def ambiguity_score(groups: Groups, dataset: str, setting: str) -> tuple[str, Se
         rows = groups.get((dataset, "paper", LATENT))
         return (rows[0]["latent"], rows) if rows else None
     places = [*(("shared", name) for name in SCORES), ("balanced", BALANCED)]
-    found = {
+    means = {
         place: metric_mean(groups.get((dataset, *place)), "validation_spearman") for place in places
     }
-    known = {place: value for place, value in found.items() if value is not None}
+    known = {place: value for place, value in means.items() if value is not None}
     if not known:
         return None
     best = max(known, key=known.__getitem__)
@@ -482,8 +482,8 @@ def _finds_ambiguity(groups: Groups, dataset: str, setting: str) -> Finding:
         f"{dataset}: a latent score finds ambiguous rows as the paper's does (Spearman "
         f"{goals['spearman']:.3f}, AUROC {goals['auroc']:.3f})"
     )
-    found = ambiguity_score(groups, dataset, setting)
-    name, rows = found or ("", ())
+    best = ambiguity_score(groups, dataset, setting)
+    name, rows = best or ("", ())
     ours = {metric: metric_mean(rows, metric) for metric in goals}
     known = {metric: value for metric, value in ours.items() if value is not None}
     if len(known) < len(ours):

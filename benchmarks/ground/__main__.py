@@ -143,16 +143,16 @@ def _known(option: str, asked: list[str] | None, every: Sequence[str]) -> list[s
 
 def _settings(pairs: Iterable[str]) -> dict[str, Any]:
     """``name=value`` pairs; a value that is no Python literal is text."""
-    found = {}
+    settings = {}
     for pair in pairs:
         name, is_there, text = pair.partition("=")
         if not is_there:
             raise InputError(f"--set {pair} is not name=value")
         try:
-            found[name] = ast.literal_eval(text)
+            settings[name] = ast.literal_eval(text)
         except (SyntaxError, ValueError):
-            found[name] = text
-    return found
+            settings[name] = text
+    return settings
 
 
 def log(line: str) -> None:

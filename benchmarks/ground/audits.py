@@ -18,15 +18,15 @@ from benchmarks.ground.tables import Bools, CodedTable, Coder, Floats
 FOLDS = 2
 LEVEL = 0.05
 LEAST = 0.01
-"""own probability below which a peer's category counts as found"""
+"""own probability below which a peer's category counts as flagged"""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredCells:
-    """Scores of all cells, which are found, and repairs as text."""
+    """Scores of all cells, which are flagged, and repairs as text."""
 
     scores: Floats  # (n, columns); NaN: none
-    found: Bools
+    flagged: Bools
     repairs: Any  # (n, columns) of text or None
 
 
@@ -35,15 +35,15 @@ Finder = Callable[[pd.DataFrame, int], ScoredCells]
 
 def by_frequency(frame: pd.DataFrame, seed: int) -> ScoredCells:
     """Rare values are suspicious, and the most frequent value mends them."""
-    scores, found, repairs = _nothing(frame)
+    scores, flagged, repairs = _nothing(frame)
     for j, name in enumerate(frame.columns):
         column = frame[name]
         counts = column.map(column.value_counts()).to_numpy(np.float64)
         scores[:, j] = -np.log(counts / max(column.notna().sum(), 1))
-        found[:, j] = counts == 1
+        flagged[:, j] = counts == 1
         if column.notna().any():
             repairs[:, j] = str(column.mode().iloc[0])
-    return ScoredCells(scores, found, repairs)
+    return ScoredCells(scores, flagged, repairs)
 
 
 def by_boosting(frame: pd.DataFrame, seed: int) -> ScoredCells:
@@ -52,7 +52,7 @@ def by_boosting(frame: pd.DataFrame, seed: int) -> ScoredCells:
     A number is scored by its residual in median absolute ones, a category by −log of its own
     probability.
     """
-    scores, found, repairs = _nothing(frame)
+    scores, flagged, repairs = _nothing(frame)
     coder = Coder(frame)
     coded = coder(frame)
     for j, is_category in enumerate(coded.is_category):
@@ -62,24 +62,24 @@ def by_boosting(frame: pd.DataFrame, seed: int) -> ScoredCells:
         for fit, asked in KFold(FOLDS, shuffle=True, random_state=seed).split(known):
             rows = known[fit], known[asked]
             fill = _category if is_category else _number
-            fill(coded, j, rows, seed, scores, found, repairs)
+            fill(coded, j, rows, seed, scores, flagged, repairs)
         if not is_category:
             spread = np.nanmedian(scores[:, j]) or np.nanmean(scores[:, j]) or 1.0
             scores[:, j] /= spread
-            found[:, j] = scores[:, j] > 8.0
-    return ScoredCells(scores, found, repairs)
+            flagged[:, j] = scores[:, j] > 8.0
+    return ScoredCells(scores, flagged, repairs)
 
 
 def by_cleanlab(frame: pd.DataFrame, seed: int) -> ScoredCells:
     """The package cleanlab on every text column, with boosting's probabilities out of fold.
 
     Levels of one row, and all but the most frequent, are no class of boosting: their own
-    probability is 0, so they are found.
+    probability is 0, so they are flagged.
     """
     from cleanlab.filter import find_label_issues
     from cleanlab.rank import get_label_quality_scores
 
-    scores, found, repairs = _nothing(frame)
+    scores, flagged, repairs = _nothing(frame)
     coder = Coder(frame)
     coded = coder(frame)
     for j in np.flatnonzero(coded.is_category).tolist():
@@ -91,16 +91,16 @@ def by_cleanlab(frame: pd.DataFrame, seed: int) -> ScoredCells:
         if len(kept) < 2:
             continue
         other = ~np.isnan(y) & ~np.isin(y, kept)
-        scores[other, j], found[other, j] = -np.log(1e-6), True
+        scores[other, j], flagged[other, j] = -np.log(1e-6), True
         labels = np.searchsorted(kept, y[rows])
         p = np.zeros((len(rows), len(kept)))
         for fit, asked in KFold(FOLDS, shuffle=True, random_state=seed).split(rows):
             model = _classifier(seed).fit(others[rows[fit]], labels[fit])
             p[np.ix_(asked, model.classes_)] = model.predict_proba(others[rows[asked]])
         scores[rows, j] = -np.log(np.maximum(get_label_quality_scores(labels, p), 1e-6))
-        found[rows, j] = find_label_issues(labels, p, n_jobs=1)
+        flagged[rows, j] = find_label_issues(labels, p, n_jobs=1)
         repairs[rows, j] = coded.levels[j].to_numpy(object)[kept[p.argmax(1)].astype(np.int64)]
-    return ScoredCells(scores, found, repairs)
+    return ScoredCells(scores, flagged, repairs)
 
 
 def _classifier(seed: int) -> HistGradientBoostingClassifier:
@@ -108,7 +108,7 @@ def _classifier(seed: int) -> HistGradientBoostingClassifier:
 
 
 def _category(
-    coded: CodedTable, j: int, rows: Any, seed: int, scores: Floats, found: Bools, repairs: Any
+    coded: CodedTable, j: int, rows: Any, seed: int, scores: Floats, flagged: Bools, repairs: Any
 ) -> None:
     fit, asked = rows
     y, others = coded.values[:, j], np.delete(coded.values, j, axis=1)
@@ -123,7 +123,7 @@ def _category(
     place = np.searchsorted(model.classes_, y[asked]).clip(max=len(model.classes_) - 1)
     own = np.where(model.classes_[place] == y[asked], p[np.arange(len(asked)), place], 1e-6)
     scores[asked, j] = -np.log(np.maximum(own, 1e-6))
-    found[asked, j] = own < LEAST
+    flagged[asked, j] = own < LEAST
     texts = coded.levels[j].to_numpy(object)
     repairs[asked, j] = texts[model.classes_[p.argmax(1)].astype(np.int64)]
 
@@ -132,7 +132,7 @@ MOST_LEVELS = 60
 
 
 def _number(
-    coded: CodedTable, j: int, rows: Any, seed: int, scores: Floats, found: Bools, repairs: Any
+    coded: CodedTable, j: int, rows: Any, seed: int, scores: Floats, flagged: Bools, repairs: Any
 ) -> None:
     fit, asked = rows
     others = np.delete(coded.values, j, axis=1)
@@ -146,7 +146,7 @@ def by_outliertree(frame: pd.DataFrame, seed: int) -> ScoredCells:
     """The package outliertree with its defaults: at most one outlier a row."""
     from outliertree import OutlierTree
 
-    scores, found, repairs = _nothing(frame)
+    scores, flagged, repairs = _nothing(frame)
     scores[frame.notna().to_numpy()] = 0.0
     texts = dict.fromkeys(frame.select_dtypes(["str", "string"]), object)  # not known to it
     plain = frame.reset_index(drop=True).astype(texts)
@@ -155,23 +155,23 @@ def by_outliertree(frame: pd.DataFrame, seed: int) -> ScoredCells:
         value = one["suspicious_value"]
         if isinstance(value, dict) and value.get("column") in frame.columns:
             place = int(row), frame.columns.get_loc(value["column"])
-            scores[place], found[place] = 1.0 / max(float(one["outlier_score"]), 1e-9), True
-    return ScoredCells(scores, found, repairs)
+            scores[place], flagged[place] = 1.0 / max(float(one["outlier_score"]), 1e-9), True
+    return ScoredCells(scores, flagged, repairs)
 
 
 def by_audit(frame: pd.DataFrame, model: Any) -> ScoredCells:
     """Our own, with a model that is not fitted yet."""
     import varjepa
 
-    scores, found, repairs = _nothing(frame)
+    scores, flagged, repairs = _nothing(frame)
     audit = varjepa.audit(frame, model, fdr=LEVEL, top=frame.size)
     cells = audit.cells
     rows = cells["row"].to_numpy()
     columns = frame.columns.get_indexer(cells["column"])
     scores[rows, columns] = -np.log(cells["p_value"].to_numpy())
-    found[rows, columns] = cells["flagged"].to_numpy()
+    flagged[rows, columns] = cells["flagged"].to_numpy()
     repairs[rows, columns] = cells["repair"].to_numpy()
-    return ScoredCells(scores, found, repairs)
+    return ScoredCells(scores, flagged, repairs)
 
 
 def _nothing(frame: pd.DataFrame) -> tuple[Floats, Bools, Any]:
@@ -191,22 +191,22 @@ FINDERS: dict[str, Finder] = {
 
 
 def audit_figures(cells: ScoredCells, is_wrong: Bools, known: Bools, texts: Bools) -> Figures:
-    """Average precision over all known cells and over those of text; what was found.
+    """Average precision over all known cells and over those of text; what was flagged.
 
     A cell without a score counts as the least suspicious. ``texts (columns,)`` are categories.
     """
     scores = np.where(np.isnan(cells.scores), -np.inf, cells.scores)
     lowest = np.min(scores[np.isfinite(scores)], initial=0.0)
     scores = np.where(np.isfinite(scores), scores, lowest - 1.0)
-    found, wrong = cells.found & known, is_wrong & known
-    right = int((found & wrong).sum())
+    flagged, wrong = cells.flagged & known, is_wrong & known
+    right = int((flagged & wrong).sum())
     figures: Figures = {
         "average_precision": _precision(wrong[known], scores[known]),
         "wrong": int(wrong.sum()),
-        "found": int(found.sum()),
-        "precision": right / max(1, int(found.sum())),
+        "found": int(flagged.sum()),
+        "precision": right / max(1, int(flagged.sum())),
         "recall": right / max(1, int(wrong.sum())),
-        "f1": 2 * right / max(1, int(found.sum()) + int(wrong.sum())),
+        "f1": 2 * right / max(1, int(flagged.sum()) + int(wrong.sum())),
     }
     of_text = known & texts
     if texts.any():
@@ -219,8 +219,8 @@ def _precision(wrong: Bools, scores: Floats) -> float | None:
 
 
 def repair_figures(cells: ScoredCells, truth: pd.DataFrame, is_wrong: Bools) -> Figures:
-    """Share of the wrong cells that were found whose repair is the true text."""
-    asked = np.argwhere(cells.found & is_wrong)
+    """Share of the wrong cells that were flagged whose repair is the true text."""
+    asked = np.argwhere(cells.flagged & is_wrong)
     right = [_same(cells.repairs[i, j], truth.iloc[i, j]) for i, j in asked]
     return {"repairs_right": float(np.mean(right)) if right else None}
 

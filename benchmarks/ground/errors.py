@@ -74,7 +74,7 @@ def _mistyped(text: str, rng: np.random.Generator) -> str:
 
 def _restored(values: Any, like: pd.Series) -> pd.Series:
     """The column's own type; integers that grew too large become wider."""
-    found = pd.Series(values, index=like.index)
+    column = pd.Series(values, index=like.index)
     if pd.api.types.is_integer_dtype(like):
-        return found.astype(np.int64 if like.notna().all() else np.float64)
-    return found.astype(like.dtype)
+        return column.astype(np.int64 if like.notna().all() else np.float64)
+    return column.astype(like.dtype)

@@ -77,7 +77,7 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class JobGroup:
     """Jobs of one method on one table that share a fit."""
 
     table: str
@@ -91,29 +91,29 @@ class Task:
         return f"{self.table}, {' '.join(self.jobs)}, {self.method}, seed {self.seed}"
 
 
-def measure(task: Task) -> list[Row]:
-    """The rows of a task, one a job."""
+def measure(group: JobGroup) -> list[Row]:
+    """The rows of a group, one a job."""
     reset_peak()
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # convergence of a probe, collapse of a model: figures say
-        figures = JOBS[task.jobs[0]](task)
+        figures = JOBS[group.jobs[0]](group)
     seconds = round(time.perf_counter() - start, 3)
     peak, on_gpu = round(peak_resident_mb(), 1), torch.cuda.is_initialized()
     return [
         {
-            "table": task.table,
+            "table": group.table,
             "job": job,
-            "method": task.method,
-            "seed": task.seed,
-            "rows": task.rows,
-            "version": version_of(task.method),
+            "method": group.method,
+            "seed": group.seed,
+            "rows": group.rows,
+            "version": version_of(group.method),
             "figures": figures[job],
             "seconds": seconds,
             "peak_mb": peak,
             "gpu_peak_mb": round(torch.cuda.max_memory_allocated() / 2**20, 1) if on_gpu else None,
         }
-        for job in task.jobs
+        for job in group.jobs
     ]
 
 
@@ -138,37 +138,37 @@ def package_versions() -> dict[str, str]:
 # --- missing cells
 
 
-def impute_mcar(task: Task) -> dict[str, Figures]:
+def impute_mcar(group: JobGroup) -> dict[str, Figures]:
     """Remove 20 % of the cells of all rows, learn from the rest and fill them."""
-    frame = numbers_as_floats(load(task.table, task.rows).features)
-    removed = removed_cells(frame, task.seed)
-    return {"impute_mcar": _fill(task, frame, removed, remove(frame, removed), None)}
+    frame = numbers_as_floats(load(group.table, group.rows).features)
+    removed = removed_cells(frame, group.seed)
+    return {"impute_mcar": _fill(group, frame, removed, remove(frame, removed), None)}
 
 
-def impute_unseen(task: Task) -> dict[str, Figures]:
+def impute_unseen(group: JobGroup) -> dict[str, Figures]:
     """Learn from three quarters with 20 % removed; fill the other quarter, likewise removed."""
-    frame = numbers_as_floats(load(task.table, task.rows).features)
-    removed = removed_cells(frame, task.seed)
+    frame = numbers_as_floats(load(group.table, group.rows).features)
+    removed = removed_cells(frame, group.seed)
     left = remove(frame, removed)
-    fit, unseen = split_rows(len(frame), task.seed)
-    figures = _fill(task, frame.iloc[unseen], removed[unseen], left.iloc[fit], left.iloc[unseen])
+    fit, unseen = split_rows(len(frame), group.seed)
+    figures = _fill(group, frame.iloc[unseen], removed[unseen], left.iloc[fit], left.iloc[unseen])
     return {"impute_unseen": figures}
 
 
 def _fill(
-    task: Task, truth: pd.DataFrame, removed: Bools, known: pd.DataFrame, unseen: Any
+    group: JobGroup, truth: pd.DataFrame, removed: Bools, known: pd.DataFrame, unseen: Any
 ) -> Figures:
     """Figures of a method that learns from ``known`` and fills ``unseen``, or ``known`` itself."""
     asked = known if unseen is None else unseen
     coder = Coder(known, asked, truth)
     start = time.perf_counter()
-    if task.method != OURS:
-        fill = peers.IMPUTERS[task.method]
-        filled = fill(coder(known), None if unseen is None else coder(unseen), task.seed)
+    if group.method != OURS:
+        fill = peers.IMPUTERS[group.method]
+        filled = fill(coder(known), None if unseen is None else coder(unseen), group.seed)
         seconds = time.perf_counter() - start
         figures = scoring.imputation_figures(coder(truth), filled, removed)
         return {**figures, "fit_seconds": round(seconds, 3)}
-    model = task.contender.make(task.seed).fit(known)
+    model = group.contender.make(group.seed).fit(known)
     seconds = time.perf_counter() - start
     figures = scoring.imputation_figures(coder(truth), coder(model.impute(asked)), removed)
     figures["fit_seconds"] = round(seconds, 3)
@@ -212,27 +212,27 @@ OBSERVED = 0.3
 MAR_SHARE = 0.3
 
 
-def impute_mar(task: Task) -> dict[str, Figures]:
+def impute_mar(group: JobGroup) -> dict[str, Figures]:
     """Remove cells at random given others, as DiffPuter's public code does, and fill them.
 
     Its rows: 70 % of the whole table. Its RMSE is over all removed numbers, standardised by mean
     and deviation of the cells that are left.
     """
-    about = MAR_TABLES[task.table]
-    table = load(task.table, rows=10**9)
-    order, observed = mar_draws(len(table.features), table.features.shape[1] + 1, task.seed)
+    about = MAR_TABLES[group.table]
+    table = load(group.table, rows=10**9)
+    order, observed = mar_draws(len(table.features), table.features.shape[1] + 1, group.seed)
     whole = pd.concat([table.features, table.target.astype(str).rename("target")], axis=1)
     whole = numbers_as_floats(whole).astype(dict.fromkeys(about.categories, str))
     values = Coder(whole)(whole).values[order]
     frame = whole.iloc[order].drop(columns="target").reset_index(drop=True)
-    removed = mar_cells(values, observed, task.seed)[:, :-1]  # the target is last
+    removed = mar_cells(values, observed, group.seed)[:, :-1]  # the target is last
     known = remove(frame, removed)
     coder = Coder(known, frame)
     start = time.perf_counter()
-    if task.method == OURS:
-        filled = coder(task.contender.make(task.seed).fit(known).impute(known))
+    if group.method == OURS:
+        filled = coder(group.contender.make(group.seed).fit(known).impute(known))
     else:
-        filled = peers.IMPUTERS[task.method](coder(known), None, task.seed)
+        filled = peers.IMPUTERS[group.method](coder(known), None, group.seed)
     seconds = time.perf_counter() - start
     figures = scoring.pooled_figures(coder(frame), filled, removed)
     return {"impute_mar": {**figures, "published": about.published, "fit_seconds": seconds}}
@@ -276,53 +276,53 @@ def mar_cells(values: Floats, observed: Integers, seed: int) -> Bools:
 # --- embeddings, uncertainty, samples: one fit
 
 
-def represent(task: Task) -> dict[str, Figures]:
+def represent(group: JobGroup) -> dict[str, Figures]:
     """Learn from three quarters without the target; every job that such a fit can do."""
-    table = load(task.table, task.rows)
-    fit, unseen = split_rows(len(table.features), task.seed)
+    table = load(group.table, group.rows)
+    fit, unseen = split_rows(len(table.features), group.seed)
     train, test = table.features.iloc[fit], table.features.iloc[unseen]
     target = table.target.to_numpy() if table.is_regression else table.target.astype(str).to_numpy()
     labels = target[fit], target[unseen]
     coder = Coder(train, test)
     coded = coder(train), coder(test)
     figures: dict[str, Figures] = {}
-    if "sample" in task.jobs and task.method in SAMPLERS:
-        drawn = _sample_peer(task, train)
-        return {"sample": samples.sample_figures(train, test, drawn, task.seed)}
-    if task.method == "gower":
+    if "sample" in group.jobs and group.method in SAMPLERS:
+        drawn = _sample_peer(group, train)
+        return {"sample": samples.sample_figures(train, test, drawn, group.seed)}
+    if group.method == "gower":
         distances = probes.gower_distances(*coded)
         nearest = np.argsort(distances, axis=1, kind="stable")[:, : probes.NEIGHBOURS]
         return {"similar": probes.neighbour_figures(nearest, *labels)}
-    if task.method != OURS:
+    if group.method != OURS:
         features = probes.standardised(*coded)
-        if task.method == "pca":
+        if group.method == "pca":
             features = probes.principal_components(*features)
-        if "similar" in task.jobs:
+        if "similar" in group.jobs:
             nearest = probes.nearest_rows(*features)
             return {"similar": probes.neighbour_figures(nearest, *labels)}
-        return _represented(task, features, labels, coded, {}, table.is_regression)
+        return _represented(group, features, labels, coded, {}, table.is_regression)
     start = time.perf_counter()
-    model = task.contender.make(task.seed).fit(train)
+    model = group.contender.make(group.seed).fit(train)
     seconds = round(time.perf_counter() - start, 3)
-    if {"embed", "uncertainty"} & {*task.jobs}:
+    if {"embed", "uncertainty"} & {*group.jobs}:
         features = [_floats(model.transform(frame)) for frame in (train, test)]
-        scores = label_free_scores(model, test) if "uncertainty" in task.jobs else {}
-        figures |= _represented(task, features, labels, coded, scores, table.is_regression)
-    if "selective" in task.jobs:
+        scores = label_free_scores(model, test) if "uncertainty" in group.jobs else {}
+        figures |= _represented(group, features, labels, coded, scores, table.is_regression)
+    if "selective" in group.jobs:
         figures["selective"] = probes.selective_figures(
-            model, train, labels[0], test, labels[1], task.seed
+            model, train, labels[0], test, labels[1], group.seed
         )
-    if "similar" in task.jobs:
+    if "similar" in group.jobs:
         if hasattr(model, "similar"):
-            found = model.similar(train, test, k=probes.NEIGHBOURS)["row"].to_numpy()
-            nearest = found.reshape(len(test), probes.NEIGHBOURS)
+            numbers = model.similar(train, test, k=probes.NEIGHBOURS)["row"].to_numpy()
+            nearest = numbers.reshape(len(test), probes.NEIGHBOURS)
         else:
             nearest = probes.nearest_rows(*(_floats(model.transform(f)) for f in (train, test)))
         figures["similar"] = probes.neighbour_figures(nearest, *labels)
-    if "sample" in task.jobs:
+    if "sample" in group.jobs:
         drawn = model.sample(min(len(train), samples.MOST))
-        figures["sample"] = samples.sample_figures(train, test, drawn, task.seed)
-    if "terms" in task.jobs:
+        figures["sample"] = samples.sample_figures(train, test, drawn, group.seed)
+    if "terms" in group.jobs:
         figures["terms"] = terms.term_figures(model, train)
     seen = model.collapse_
     figures["collapse"] = {
@@ -336,7 +336,7 @@ def represent(task: Task) -> dict[str, Figures]:
 
 
 def _represented(
-    task: Task,
+    group: JobGroup,
     features: list[Floats],
     labels: tuple[Any, Any],
     coded: tuple[CodedTable, CodedTable],
@@ -344,14 +344,14 @@ def _represented(
     is_regression: bool,
 ) -> dict[str, Figures]:
     figures = {}
-    if "embed" in task.jobs:
+    if "embed" in group.jobs:
         figures["embed"] = probes.probe_figures(
             features[0], labels[0], features[1], labels[1], is_regression
         )
-    if "uncertainty" in task.jobs:
-        mixture = {"mixture": probes.mixture_atypicality(*coded, task.seed)}
+    if "uncertainty" in group.jobs:
+        mixture = {"mixture": probes.mixture_atypicality(*coded, group.seed)}
         figures["uncertainty"] = probes.error_figures(
-            features[0], labels[0], features[1], labels[1], {**scores, **mixture}, task.seed
+            features[0], labels[0], features[1], labels[1], {**scores, **mixture}, group.seed
         )
     return figures
 
@@ -365,62 +365,62 @@ def label_free_scores(model: Any, test: pd.DataFrame) -> dict[str, Floats]:
     return {name: _floats(score) for name, score in scores.items()}
 
 
-def train_on_sampled(task: Task) -> dict[str, Figures]:
+def train_on_sampled(group: JobGroup) -> dict[str, Figures]:
     """Learn from three quarters with the target; sample rows that a classifier learns from."""
-    table = load(task.table, task.rows)
-    fit, unseen = split_rows(len(table.features), task.seed)
+    table = load(group.table, group.rows)
+    fit, unseen = split_rows(len(table.features), group.seed)
     target = table.target if table.is_regression else table.target.astype(str)
     frame = pd.concat([table.features, target.rename("target")], axis=1)
     train, test = frame.iloc[fit], frame.iloc[unseen]
-    if task.method == OURS:
-        model = task.contender.make(task.seed).fit(train)
+    if group.method == OURS:
+        model = group.contender.make(group.seed).fit(train)
         drawn = model.sample(min(len(train), samples.MOST))
     else:
-        drawn = _sample_peer(task, train)
-    figures = samples.teaching_figures(train, test, drawn, table.is_regression, task.seed)
+        drawn = _sample_peer(group, train)
+    figures = samples.teaching_figures(train, test, drawn, table.is_regression, group.seed)
     return {"train_on_sampled": figures}
 
 
 SAMPLERS = {"tvae": "TVAE", "ctgan": "CTGAN"}
 
 
-def _sample_peer(task: Task, train: pd.DataFrame) -> pd.DataFrame:
+def _sample_peer(group: JobGroup, train: pd.DataFrame) -> pd.DataFrame:
     rows = min(len(train), samples.MOST)
-    kind = SAMPLERS[task.method]
-    return samples.sample_ctgan(kind, train, rows, task.seed, task.contender.device)
+    kind = SAMPLERS[group.method]
+    return samples.sample_ctgan(kind, train, rows, group.seed, group.contender.device)
 
 
 # --- anomalies
 
 
-def anomaly(task: Task) -> dict[str, Figures]:
+def anomaly(group: JobGroup) -> dict[str, Figures]:
     """Learn from all rows and score them."""
-    table = load(task.table, task.rows)
-    return {"anomaly": _anomaly_figures(task, table.features, None, table.target)}
+    table = load(group.table, group.rows)
+    return {"anomaly": _anomaly_figures(group, table.features, None, table.target)}
 
 
-def anomaly_normal(task: Task) -> dict[str, Figures]:
+def anomaly_normal(group: JobGroup) -> dict[str, Figures]:
     """Learn from half of the normal rows; score the other half and all anomalies."""
-    table = load(task.table, task.rows)
-    normal = np.random.default_rng(task.seed).permutation(np.flatnonzero(table.target == 0))
+    table = load(group.table, group.rows)
+    normal = np.random.default_rng(group.seed).permutation(np.flatnonzero(table.target == 0))
     fit = np.sort(normal[: len(normal) // 2])
     test = np.setdiff1d(np.arange(len(table.target)), fit)
     rows = table.features.iloc[fit], table.features.iloc[test]
-    return {"anomaly_normal": _anomaly_figures(task, *rows, table.target.iloc[test])}
+    return {"anomaly_normal": _anomaly_figures(group, *rows, table.target.iloc[test])}
 
 
 def _anomaly_figures(
-    task: Task, fit: pd.DataFrame, asked: pd.DataFrame | None, flags: pd.Series
+    group: JobGroup, fit: pd.DataFrame, asked: pd.DataFrame | None, flags: pd.Series
 ) -> Figures:
     """AUROC of a method; of ours also that of what its score could be made of."""
-    if task.method != OURS:
+    if group.method != OURS:
         frames = [fit] if asked is None else [fit, asked]
         coder = Coder(*frames)
         features = probes.standardised(*(coder(frame) for frame in frames))
         asked_features = None if asked is None else features[1]
-        scores = DETECTORS[task.method](features[0], asked_features, task.seed)
+        scores = DETECTORS[group.method](features[0], asked_features, group.seed)
         return {"auroc": float(roc_auc_score(flags, scores))}
-    model = task.contender.make(task.seed).fit(fit)
+    model = group.contender.make(group.seed).fit(fit)
     rows = fit if asked is None else asked
     if not hasattr(model, "outlier_score"):
         return {"auroc": float(roc_auc_score(flags, _floats(model.uncertainty(rows, "nll"))))}
@@ -432,15 +432,15 @@ def _anomaly_figures(
 
 
 def outlier_candidates(model: Any, fit: pd.DataFrame, rows: pd.DataFrame) -> dict[str, Floats]:
-    """What an outlier score could be: single scores, and each beside the distance, with weights."""
+    """What an outlier score could be: single scores, and sums of each and the distance."""
 
     def single(frame: pd.DataFrame) -> dict[str, Floats]:
         typical = {"objective": -model.score_samples(frame)}
         several = {**model.outlier_parts(frame), **model.uncertainties(frame), **typical}
         return {name: _floats(score) for name, score in several.items()}
 
-    own, found = single(fit), single(rows)
-    scaled = {k: (v - own[k].mean()) / (own[k].std() or 1.0) for k, v in found.items()}
+    own, scores = single(fit), single(rows)
+    scaled = {k: (v - own[k].mean()) / (own[k].std() or 1.0) for k, v in scores.items()}
     return scaled | {
         f"distance + {weight} {name}": scaled["distance"] + weight * scaled[name]
         for name in ("atypical", "nll mean", "surprise mean", "objective")
@@ -451,13 +451,15 @@ def outlier_candidates(model: Any, fit: pd.DataFrame, rows: pd.DataFrame) -> dic
 # --- wrong cells
 
 
-def cells(task: Task) -> dict[str, Figures]:
+def cells(group: JobGroup) -> dict[str, Figures]:
     """Make 3 % of the cells wrong, and find them."""
-    frame = load(task.table, task.rows).features
-    spoiled = errors.spoil(frame, task.seed)
-    found = _scored(task, spoiled.frame)
+    frame = load(group.table, group.rows).features
+    spoiled = errors.spoil(frame, group.seed)
+    scored = _scored(group, spoiled.frame)
     texts = Coder(frame)(frame).is_category
-    figures = audits.audit_figures(found, spoiled.is_wrong, spoiled.frame.notna().to_numpy(), texts)
+    figures = audits.audit_figures(
+        scored, spoiled.is_wrong, spoiled.frame.notna().to_numpy(), texts
+    )
     return {"cells": figures}
 
 
@@ -465,22 +467,22 @@ DIRTY_COLUMNS = {"dirty/beers": ("city", "state", "abv")}
 """columns whose errors can be known from the table; elsewhere all"""
 
 
-def dirty(task: Task) -> dict[str, Figures]:
+def dirty(group: JobGroup) -> dict[str, Figures]:
     """Find and mend the errors of a table as it came."""
-    frame, clean = load_dirty(task.table)
+    frame, clean = load_dirty(group.table)
     is_wrong = (frame.fillna("") != clean.fillna("")).to_numpy()
     known = frame.notna().to_numpy() & frame.columns.isin(
-        DIRTY_COLUMNS.get(task.table, tuple(frame.columns))
+        DIRTY_COLUMNS.get(group.table, tuple(frame.columns))
     )
-    found = _scored(task, frame)
-    figures = audits.audit_figures(found, is_wrong, known, np.ones(frame.shape[1], dtype=bool))
-    return {"dirty": {**figures, **audits.repair_figures(found, clean, is_wrong & known)}}
+    scored = _scored(group, frame)
+    figures = audits.audit_figures(scored, is_wrong, known, np.ones(frame.shape[1], dtype=bool))
+    return {"dirty": {**figures, **audits.repair_figures(scored, clean, is_wrong & known)}}
 
 
-def _scored(task: Task, frame: pd.DataFrame) -> audits.ScoredCells:
-    if task.method == OURS:
-        return audits.by_audit(frame, task.contender.make(task.seed))
-    return audits.FINDERS[task.method](frame, task.seed)
+def _scored(group: JobGroup, frame: pd.DataFrame) -> audits.ScoredCells:
+    if group.method == OURS:
+        return audits.by_audit(frame, group.contender.make(group.seed))
+    return audits.FINDERS[group.method](frame, group.seed)
 
 
 def _floats(values: Any) -> Floats:
@@ -535,7 +537,7 @@ def applies(job: str, table: str) -> bool:
     return table in TABLES and not (needs_classes and table in REGRESSION)
 
 
-JOBS: dict[str, Callable[[Task], dict[str, Figures]]] = {
+JOBS: dict[str, Callable[[JobGroup], dict[str, Figures]]] = {
     "impute_mcar": impute_mcar,
     "impute_unseen": impute_unseen,
     "impute_mar": impute_mar,

@@ -79,8 +79,8 @@ def probe_figures(
     figures = {"score": _accuracy(train, y, test, truth), "dimensions": train.shape[1]}
     for labels in LABELS:
         drawn = [_draw(y, labels, draw) for draw in range(DRAWS)]
-        found = [_accuracy(train[some], y[some], test, truth) for some in drawn]
-        figures[f"labels_{labels}"] = float(np.mean(found))
+        accuracies = [_accuracy(train[some], y[some], test, truth) for some in drawn]
+        figures[f"labels_{labels}"] = float(np.mean(accuracies))
     return figures
 
 
@@ -192,7 +192,7 @@ def selective_figures(
 def mixture_atypicality(fit: CodedTable, test: CodedTable, seed: int) -> Floats:
     """Minus the log density of 20 Gaussians on 12 principal components.
 
-    Numbers are quantile-normalised, categories one-hot beside them.
+    Numbers are quantile-normalised, categories one-hot next to them.
     """
     both = np.vstack(standardised(fit, test))
     numbers = np.array([len(np.unique(column)) > 2 for column in both.T])

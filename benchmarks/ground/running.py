@@ -1,8 +1,8 @@
-"""Which tasks are left, the processes that compute them, and the store that keeps their rows.
+"""Which groups of jobs are left, the processes that compute them, and the store of their rows.
 
 A run has two files of rows: the contender's, in a folder of its own, and the peers', which are
 cached by table, job, seed, rows and package version. A row that is there is not computed again.
-A file is rewritten whole after every task, so a kill loses one task at most.
+A file is rewritten whole after every group, so a kill loses one group at most.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from benchmarks.ground.jobs import (
     METHODS,
     OURS,
     Contender,
+    JobGroup,
     Row,
-    Task,
     applies,
     measure,
     package_versions,
@@ -54,11 +54,11 @@ class Options:
     threads: int = 0
     """of each worker; 0: as many as it takes"""
     time_limit: float = float("inf")
-    """seconds after which no task is started"""
+    """seconds after which no group is started"""
 
 
 def run_ground(options: Options, out: Path, cache: Path, log: Log) -> int:
-    """Compute the rows that are missing; returns how many tasks failed."""
+    """Compute the rows that are missing; returns how many groups failed."""
     ours = {"contender": options.contender.kind, "set": dict(options.contender.parameters)}
     stores: dict[bool, ResultStore] = {}
     with ExitStack() as stack:
@@ -69,25 +69,25 @@ def run_ground(options: Options, out: Path, cache: Path, log: Log) -> int:
             if not stores or out.resolve() != cache.parent.resolve():
                 stack.enter_context(study_folder(cache.parent))
             stores[False] = ResultStore(cache, KEY)
-        tasks = missing_tasks(options, stores, log)
-        log(f"{len(tasks)} tasks")
+        groups = missing_groups(options, stores, log)
+        log(f"{len(groups)} groups of jobs")
         environment = {**describe_environment(options.contender.device), **package_versions()}
         failed = 0
-        for task, outcome in compute(tasks, options):
+        for group, outcome in compute(groups, options):
             if isinstance(outcome, Exception):
                 failed += 1
-                log(f"{task}: failed: {type(outcome).__name__}: {str(outcome)[:500]}")
+                log(f"{group}: failed: {type(outcome).__name__}: {str(outcome)[:500]}")
             else:
                 rows = [{**row, "environment": environment} for row in outcome]
-                stores[task.method == OURS].add(rows)
-                log(f"{task}: {_in_words(rows)}")
+                stores[group.method == OURS].add(rows)
+                log(f"{group}: {_in_words(rows)}")
     return failed
 
 
-def missing_tasks(
+def missing_groups(
     options: Options, stores: Mapping[bool, ResultStore], log: Log = lambda line: None
-) -> list[Task]:
-    """Tasks without rows: a fit that serves several jobs at a time, so that one is complete early.
+) -> list[JobGroup]:
+    """Groups without rows: a fit that serves several jobs at a time, so that one is complete early.
 
     ``stores``: the contender's under True, the peers' under False.
     """
@@ -95,40 +95,40 @@ def missing_tasks(
     for method in (method for method, version in versions.items() if version is None):
         log(f"{method} is left out: its package is not installed")
     there = {key: {store.key_of(row) for row in store.rows} for key, store in stores.items()}
-    tasks = []
+    groups = []
     for seed in options.seeds:
-        for group in GROUPS:
+        for together in GROUPS:
             for table in options.tables:
                 for method, version in versions.items():
                     about = (method, seed, options.rows, version)
                     jobs = tuple(
                         job
-                        for job in group
+                        for job in together
                         if job in options.jobs
                         and job in METHODS[method]
                         and applies(job, table)
                         and (table, job, *about) not in there[method == OURS]
                     )
                     if jobs and version is not None:
-                        task = Task(table, jobs, method, seed, options.rows, options.contender)
+                        group = JobGroup(table, jobs, method, seed, options.rows, options.contender)
                         # peers have no fit to share
                         each = [jobs] if method == OURS else [(job,) for job in jobs]
-                        tasks += [replace(task, jobs=some) for some in each]
-    return tasks
+                        groups += [replace(group, jobs=some) for some in each]
+    return groups
 
 
-def compute(tasks: Sequence[Task], options: Options) -> Iterator[tuple[Task, Outcome]]:
-    """Tasks with their rows, or with the error that ended them, as they finish."""
+def compute(groups: Sequence[JobGroup], options: Options) -> Iterator[tuple[JobGroup, Outcome]]:
+    """Groups with their rows, or with the error that ended them, as they finish."""
     end = time.monotonic() + options.time_limit
     if options.threads:
         os.environ.update(dict.fromkeys(THREADS, str(options.threads)))  # for new processes
     if options.workers == 1:
         limit_threads(options.threads)
-        for task in tasks:
+        for group in groups:
             if time.monotonic() < end:
-                yield task, attempt(task)
+                yield group, attempt(group)
         return
-    left = list(reversed(tasks))
+    left = list(reversed(groups))
     with ProcessPoolExecutor(
         options.workers,
         multiprocessing.get_context("spawn"),  # a fork would share the GPU's context
@@ -136,19 +136,19 @@ def compute(tasks: Sequence[Task], options: Options) -> Iterator[tuple[Task, Out
         initargs=(options.threads,),
         max_tasks_per_child=8,  # memory that a library keeps goes back
     ) as pool:
-        running: dict[Future[Outcome], Task] = {}
+        running: dict[Future[Outcome], JobGroup] = {}
         while running or (left and time.monotonic() < end):
             while left and len(running) < options.workers and time.monotonic() < end:
-                task = left.pop()
-                running[pool.submit(attempt, task)] = task
+                group = left.pop()
+                running[pool.submit(attempt, group)] = group
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 yield running.pop(future), future.result()
 
 
-def attempt(task: Task) -> Outcome:
-    """The task's rows, or its error: one table must not end a night's run."""
+def attempt(group: JobGroup) -> Outcome:
+    """The group's rows, or its error: one table must not end a night's run."""
     try:
-        return measure(task)
+        return measure(group)
     except Exception as error:  # whatever it is, the line says it
         return RuntimeError(f"{type(error).__name__}: {error}")
 
@@ -173,6 +173,6 @@ def merge(out: Path, sources: Sequence[Path]) -> int:
 
 
 def _in_words(rows: Sequence[Row]) -> str:
-    found = {name: value for row in rows for name, value in row["figures"].items()}
-    plain = (f"{k} {v:.4g}" for k, v in found.items() if isinstance(v, int | float))
+    figures = {name: value for row in rows for name, value in row["figures"].items()}
+    plain = (f"{k} {v:.4g}" for k, v in figures.items() if isinstance(v, int | float))
     return f"{rows[0]['seconds']:.1f} s, {rows[0]['peak_mb']:.0f} MB; {', '.join(plain)}"

@@ -59,11 +59,11 @@ def separability(real: Floats, sampled: Floats, seed: int) -> float:
     """AUROC of gradient boosting, the mean of two folds; .5: it cannot tell them apart."""
     x = np.concatenate([real, sampled])
     y = np.repeat([0, 1], [len(real), len(sampled)])
-    found = []
+    areas = []
     for fit, test in StratifiedKFold(2, shuffle=True, random_state=seed).split(x, y):
         model = HistGradientBoostingClassifier(random_state=seed).fit(x[fit], y[fit])
-        found.append(roc_auc_score(y[test], model.predict_proba(x[test])[:, 1]))
-    return float(np.mean(found))
+        areas.append(roc_auc_score(y[test], model.predict_proba(x[test])[:, 1]))
+    return float(np.mean(areas))
 
 
 def nearest(train: CodedTable, *tables: CodedTable) -> list[Floats]:
@@ -91,11 +91,11 @@ def teaching_figures(
     Frames have the column ``target``.
     """
     real = train.iloc[: len(sampled)]
-    found = [_test(frame, unseen, is_regression, seed) for frame in (real, sampled)]
+    scores = [_test(frame, unseen, is_regression, seed) for frame in (real, sampled)]
     return {
-        "score_real": found[0],
-        "score_sampled": found[1],
-        "difference": found[1] - found[0],
+        "score_real": scores[0],
+        "score_sampled": scores[1],
+        "difference": scores[1] - scores[0],
     }
 
 

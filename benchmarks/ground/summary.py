@@ -46,21 +46,21 @@ class Results:
 
     def get(self, job: str, method: str, table: str, *path: str) -> float | None:
         """A figure's mean over seeds; None where no seed has it."""
-        found = []
+        values = []
         for figures in self.figures.get((job, method, table), []):
             value: Any = figures
             for name in path:
                 value = value.get(name) if isinstance(value, dict) else None
             if value is not None:
-                found.append(float(value))
-        return float(np.mean(found)) if found else None
+                values.append(float(value))
+        return float(np.mean(values)) if values else None
 
     def best(
         self, job: str, methods: Sequence[str], table: str, figure: str, pick: Any
     ) -> float | None:
         """The best of several methods that have the figure."""
-        found = [self.get(job, method, table, figure) for method in methods]
-        known = [value for value in found if value is not None]
+        values = [self.get(job, method, table, figure) for method in methods]
+        known = [value for value in values if value is not None]
         return float(pick(known)) if known else None
 
     def pairs(
@@ -79,8 +79,8 @@ class Results:
 
     def ours(self, job: str, names: Iterable[str], *path: str) -> dict[str, float]:
         """Our figure by table, where it is known."""
-        found = {name: self.get(job, OURS, name, *path) for name in names}
-        return {name: value for name, value in found.items() if value is not None}
+        values = {name: self.get(job, OURS, name, *path) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 # --- bars
@@ -97,7 +97,7 @@ class Bar:
     job: str
     bar: str
     goal: str
-    judge: Callable[[Results, Sequence[str]], Verdict]
+    measure: Callable[[Results, Sequence[str]], Verdict]
 
 
 def at_most(value: float, count: int, bar: float, goal: float | None) -> Verdict:
@@ -114,14 +114,14 @@ def none_of(bad: Sequence[str], count: int) -> Verdict:
 
 
 def rmse_ratio(job: str, bar: float, goal: float) -> Callable[[Results, Sequence[str]], Verdict]:
-    def judge(results: Results, names: Sequence[str]) -> Verdict:
+    def measure(results: Results, names: Sequence[str]) -> Verdict:
         pairs = results.pairs(job, names, "rmse", TREES, min).values()
         if not pairs:
             return NOTHING
         ratio = float(np.exp(np.mean([np.log(ours / other) for ours, other in pairs])))
         return at_most(ratio, len(pairs), bar, goal)
 
-    return judge
+    return measure
 
 
 def difference(
@@ -129,13 +129,13 @@ def difference(
 ) -> Callable[[Results, Sequence[str]], Verdict]:
     """Mean over tables of ours minus the best of others; more is better."""
 
-    def judge(results: Results, names: Sequence[str]) -> Verdict:
+    def measure(results: Results, names: Sequence[str]) -> Verdict:
         pairs = results.pairs(job, names, figure, others, max).values()
         if not pairs:
             return NOTHING
         return at_least(float(np.mean([a - b for a, b in pairs])), len(pairs), bar, goal)
 
-    return judge
+    return measure
 
 
 def worse_than_mean(results: Results, names: Sequence[str]) -> Verdict:
@@ -191,8 +191,8 @@ def better_than_raw(results: Results, names: Sequence[str]) -> Verdict:
 
 
 def told_apart(results: Results, names: Sequence[str]) -> Verdict:
-    found = list(results.ours("sample", names, "auroc").values())
-    return at_most(float(np.median(found)), len(found), 0.85, 0.75) if found else NOTHING
+    areas = list(results.ours("sample", names, "auroc").values())
+    return at_most(float(np.median(areas)), len(areas), 0.85, 0.75) if areas else NOTHING
 
 
 def below_samplers(results: Results, names: Sequence[str]) -> Verdict:
@@ -204,8 +204,12 @@ def below_samplers(results: Results, names: Sequence[str]) -> Verdict:
 
 
 def teaches(results: Results, names: Sequence[str]) -> Verdict:
-    found = list(results.ours("train_on_sampled", names, "difference").values())
-    return at_least(float(np.mean(found)), len(found), -0.03, -0.015) if found else NOTHING
+    differences = list(results.ours("train_on_sampled", names, "difference").values())
+    return (
+        at_least(float(np.mean(differences)), len(differences), -0.03, -0.015)
+        if differences
+        else NOTHING
+    )
 
 
 def copies(results: Results, names: Sequence[str]) -> Verdict:
@@ -228,11 +232,11 @@ def uncertainty_rises(results: Results, names: Sequence[str]) -> Verdict:
 
 
 def uncertainty_finds(results: Results, names: Sequence[str]) -> Verdict:
-    found = results.ours("uncertainty", names, "scores", "default", "auroc_errors").values()
-    if not found:
+    areas = results.ours("uncertainty", names, "scores", "default", "auroc_errors").values()
+    if not areas:
         return NOTHING
-    mean = float(np.mean(list(found)))
-    return f"{mean:.3f} ({len(found)})", mean > 0.55, None
+    mean = float(np.mean(list(areas)))
+    return f"{mean:.3f} ({len(areas)})", mean > 0.55, None
 
 
 def combined_score(results: Results, names: Sequence[str]) -> Verdict:
@@ -259,7 +263,7 @@ def detects(
 ) -> Callable[[Results, Sequence[str]], Verdict]:
     """Mean AUROC over sets, minus that of the peer with the highest mean."""
 
-    def judge(results: Results, names: Sequence[str]) -> Verdict:
+    def measure(results: Results, names: Sequence[str]) -> Verdict:
         there = [name for name in names if name in sets]
         gaps = []
         for peer in peers:
@@ -268,7 +272,7 @@ def detects(
         count = len(results.ours(job, there, "auroc"))
         return at_least(min(gaps), count, 0.0, goal) if gaps else NOTHING
 
-    return judge
+    return measure
 
 
 def finds_similar(results: Results, names: Sequence[str]) -> Verdict:
@@ -292,7 +296,7 @@ def fit_seconds(
 ) -> Callable[[Results, Sequence[str]], Verdict]:
     """The slowest fit of tables whose rows and columns are within these numbers."""
 
-    def judge(results: Results, names: Sequence[str]) -> Verdict:
+    def measure(results: Results, names: Sequence[str]) -> Verdict:
         rows = results.ours("time", names, "rows_fitted")
         columns = results.ours("time", names, "columns")
         there = [n for n in rows if fewest <= rows[n] / 0.75 <= most and columns[n] <= widest]
@@ -303,7 +307,7 @@ def fit_seconds(
         value = seconds[slowest]
         return f"{value:.0f} s ({slowest})", value <= bar, value <= goal
 
-    return judge
+    return measure
 
 
 def precision_ratio(
@@ -311,22 +315,22 @@ def precision_ratio(
 ) -> Callable[[Results, Sequence[str]], Verdict]:
     """Geometric mean over tables of ours over the best of others; more is better."""
 
-    def judge(results: Results, names: Sequence[str]) -> Verdict:
+    def measure(results: Results, names: Sequence[str]) -> Verdict:
         pairs = results.pairs(job, names, figure, others, max).values()
         if not pairs:
             return NOTHING
         ratio = float(np.exp(np.mean([np.log(max(a, 1e-3) / max(b, 1e-3)) for a, b in pairs])))
         return f"{ratio:.2f} × ({len(pairs)})", ratio >= 1.0, ratio >= 1.3
 
-    return judge
+    return measure
 
 
 def hospital_f1(results: Results, names: Sequence[str]) -> Verdict:
-    found = results.ours("dirty", [n for n in names if n == "dirty/hospital"], "f1")
-    peers = results.pairs("dirty", found, "f1", DIRTY_PEERS, max)
-    if not found:
+    ours_by_table = results.ours("dirty", [n for n in names if n == "dirty/hospital"], "f1")
+    peers = results.pairs("dirty", ours_by_table, "f1", DIRTY_PEERS, max)
+    if not ours_by_table:
         return NOTHING
-    value = found["dirty/hospital"]
+    value = ours_by_table["dirty/hospital"]
     reaches = all(ours >= other for ours, other in peers.values())
     return f"{value:.3f}", reaches, value >= 0.8
 
@@ -392,7 +396,7 @@ def bars_table(results: Results) -> Table:
     """The bars with what the contender reaches on either half and on all tables."""
     rows: list[list[str | Cell]] = []
     for bar in BARS:
-        cells = [_cell(bar.judge(results, names_of(half))) for half in HALVES]
+        cells = [_cell(bar.measure(results, names_of(half))) for half in HALVES]
         rows.append([bar.job, bar.bar, bar.goal, *cells])
     note = "▲ reaches the goal, ● the bar, ▼ neither; ○ was not measured. In brackets: tables."
     return Table("Bars", ["job", "bar", "goal", *HALVES], rows, note, labels=3)
@@ -471,15 +475,15 @@ def detail_table(results: Results, detail: Detail) -> Table:
     sign = 1 if detail.larger_is_better else -1
     lines: list[tuple[float, list[str | Cell]]] = []
     for name in names_of("all"):
-        found = [results.get(detail.job, method, name, *detail.path) for method in methods]
-        if all(value is None for value in found):
+        values = [results.get(detail.job, method, name, *detail.path) for method in methods]
+        if all(value is None for value in values):
             continue
-        others = [sign * value for value in found[1:] if value is not None]
-        lead = sign * found[0] - max(others) if found[0] is not None and others else np.inf
+        others = [sign * value for value in values[1:] if value is not None]
+        lead = sign * values[0] - max(others) if values[0] is not None and others else np.inf
         mark: Mark = "better" if lead > 0 else "worse"
         half = "development" if name in names_of("development") else "reporting"
-        first = Cell(_number(found[0]), mark=mark if np.isfinite(lead) else "plain")
-        lines.append((lead, [name, half, first, *map(_number, found[1:])]))
+        first = Cell(_number(values[0]), mark=mark if np.isfinite(lead) else "plain")
+        lines.append((lead, [name, half, first, *map(_number, values[1:])]))
     lines.sort(key=lambda line: line[0])
     columns = ["table", "half", *methods]
     return Table(detail.title, columns, [line for _, line in lines], labels=2, is_open=False)
@@ -518,8 +522,8 @@ def anomaly_table(results: Results) -> Table:
         ("categorical sets, all rows", "anomaly", MIXED_ANOMALIES),
     ):
         methods = [method for method, jobs in METHODS.items() if job in jobs]
-        found = [[results.get(job, method, name, "auroc") for name in names] for method in methods]
-        values = np.array(found, dtype=np.float64)
+        scores = [[results.get(job, method, name, "auroc") for name in names] for method in methods]
+        values = np.array(scores, dtype=np.float64)
         values = values[:, ~np.isnan(values[~np.isnan(values).all(1)]).any(0)]
         means = [
             _number(float(v.mean()) if len(v) and not np.isnan(v[0]) else None) for v in values
@@ -534,18 +538,18 @@ def _number(value: float | None) -> str:
 
 
 def write_ground_page(rows: Sequence[Row], path: Path) -> None:
-    """Bars, then every job table by table, worst first; the bars as Markdown beside the page."""
+    """Bars, then every job table by table, worst first; the bars as Markdown next to the page."""
     results = Results(rows)
     bars = bars_table(results)
     marks = bars.marks
     reached = marks["better"] + marks["near"]
-    judged = reached + marks["worse"]
+    measured = reached + marks["worse"]
     ours = [row for row in rows if row["method"] == OURS]
     machine = ours[-1]["environment"] if ours else {}
     page = ReportPage(
         title="The proving ground",
-        subtitle="VarTJEPA with its defaults beside peers, on tables that nobody tuned it for.",
-        headlines=[Headline("bars reached", f"{reached} of {judged}", "halves and all together")],
+        subtitle="VarTJEPA with its defaults, and peers, on tables that nobody tuned it for.",
+        headlines=[Headline("bars reached", f"{reached} of {measured}", "halves and all together")],
         tables=[
             bars,
             uncertainty_table(results),

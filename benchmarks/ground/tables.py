@@ -68,10 +68,6 @@ def names_of(half: Half) -> tuple[str, ...]:
     return tuple(name for kind in kinds for name in kind[start[half] :: 2])
 
 
-def is_anomaly_set(name: str) -> bool:
-    return name in NUMERIC_ANOMALIES or name in MIXED_ANOMALIES
-
-
 # --- reading
 
 

@@ -34,9 +34,9 @@ def term_figures(estimator: Any, frame: Any) -> dict[str, dict[str, float]]:
         with torch.enable_grad():
             each = loss.losses(w, draw.masks, draw.noise, torch.ones(3)).recorded[place]
             value = weights[name] * each.mean()
-            found = torch.autograd.grad(value, learned, allow_unused=True)
+            gradients = torch.autograd.grad(value, learned, allow_unused=True)
         sizes_of[name] = abs(float(value.detach()))
-        norms[name] = float(torch.stack([g.norm() for g in found if g is not None]).norm())
+        norms[name] = float(torch.stack([g.norm() for g in gradients if g is not None]).norm())
     return {"loss": _shares(sizes_of), "gradient": _shares(norms)}
 
 

@@ -154,8 +154,8 @@ def _labels(info: DatasetInfo, column: pa.ChunkedArray, place: str) -> NDArray[n
         odd = text.filter(pc.is_null(label))[0].as_py()
         raise InputError(f"{place} has the class {odd!r}, which is none of {', '.join(values)}")
     numbers = label.to_numpy().astype(np.int64)
-    found = np.bincount(numbers, minlength=len(values)).tolist()
-    for value, rows, expected in zip(values, found, info.class_rows, strict=True):
+    counts = np.bincount(numbers, minlength=len(values)).tolist()
+    for value, rows, expected in zip(values, counts, info.class_rows, strict=True):
         if rows != expected:
             raise InputError(
                 f"{place} has {rows:,} rows of class {value!r} instead of {expected:,}"
@@ -248,8 +248,8 @@ def fetch_source(info: DatasetInfo, table: OpenmlTable, data_home: Path) -> pa.T
     bunch = _fetch_openml(info, table, data_home)
     values: NDArray[Any] = bunch.data  # (N, D) floats; a category is a place in its list of names
     if values.ndim != 2 or values.shape[1] != len(info.columns):
-        found = f"a table of shape {values.shape}"
-        raise InputError(f"{place} is {found}, not one of {len(info.columns)} columns")
+        shape = f"a table of shape {values.shape}"
+        raise InputError(f"{place} is {shape}, not one of {len(info.columns)} columns")
     columns: dict[str, pa.Array] = {}
     # by position: OpenML's names are V1, x1 or pixel1; the checks that follow see any mix-up
     for j, (name, kind) in enumerate(info.columns.items()):
@@ -359,9 +359,9 @@ def locate_dataset(
     info = dataset_info(name)
     if info.openml is None:
         return Whereabouts("built in")
-    found = _folder(folder)
-    if found is not None and (found / f"{info.name}.parquet").is_file():
-        return Whereabouts("folder", found / f"{info.name}.parquet")
+    here = _folder(folder)
+    if here is not None and (here / f"{info.name}.parquet").is_file():
+        return Whereabouts("folder", here / f"{info.name}.parquet")
     cached = _cached(info, _data_home(data_home))
     return Whereabouts("cache", cached) if cached.is_file() else Whereabouts("not here")
 

@@ -31,7 +31,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def describe_environment(device: str = "cpu") -> dict[str, str | int | None]:
-    """What a reader needs to judge a timing or to repeat a run on ``device``."""
+    """What a reader needs to assess a timing or to repeat a run on ``device``."""
     return {
         "varjepa": __version__,
         "commit": _commit(),
@@ -67,8 +67,12 @@ def compare_arithmetic(other: Mapping[str, str | int]) -> str | None:
     """
     here = describe_arithmetic()
     named = [
-        (str(found.get("torch")).split("+")[0], found.get("system"), found.get("instructions"))
-        for found in (other, here)
+        (
+            str(environment.get("torch")).split("+")[0],
+            environment.get("system"),
+            environment.get("instructions"),
+        )
+        for environment in (other, here)
     ]
     if named[0] == named[1]:
         return None

@@ -65,10 +65,10 @@ def _memory(content: bytes) -> int:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    distinct = dict(pairs)
+    if len(distinct) < len(pairs):
         raise ValueError("the same key twice")
-    return found
+    return distinct
 
 
 def _refuse_constant(word: str) -> None:
@@ -100,14 +100,14 @@ _TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class TensorKind:
     """What a tensor is, without its numbers."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
 
     @classmethod
-    def of(cls, tensor: Tensor) -> Kind:
+    def of(cls, tensor: Tensor) -> TensorKind:
         return cls(tensor.dtype, tuple(tensor.shape))
 
     @property
@@ -148,7 +148,7 @@ class WeightFile(Mapping[str, Tensor]):
     @torch.no_grad()
     def read_into(self, name: str, tensor: Tensor) -> None:
         """Fill a contiguous tensor of the same kind; what is not finite is refused."""
-        assert Kind.of(tensor) == self.kinds[name]
+        assert TensorKind.of(tensor) == self.kinds[name]
         self.file.seek(self.starts[name])
         for piece in tensor.view(-1).split(_PIECE) if tensor.numel() else ():
             content = bytearray(self.file.read(piece.numel() * piece.dtype.itemsize))
@@ -159,7 +159,7 @@ class WeightFile(Mapping[str, Tensor]):
                 raise self._refuse(f"{name[:80]!r} has weights that are not finite")
             piece.copy_(numbers)
 
-    def _place(self, entry: Any) -> tuple[Kind, int, int]:
+    def _place(self, entry: Any) -> tuple[TensorKind, int, int]:
         """Type and shape, first byte and the one after the last."""
         if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
             raise self._refuse("a tensor has not exactly a type, a shape and a place")
@@ -168,7 +168,7 @@ class WeightFile(Mapping[str, Tensor]):
             raise self._refuse("a tensor has a type that networks do not have")
         if not (_are_counts(shape) and _are_counts(offsets) and len(offsets) == 2):
             raise self._refuse("a shape or a place is not made of integers")
-        kind = Kind(_TYPES[entry["dtype"]], tuple(shape))
+        kind = TensorKind(_TYPES[entry["dtype"]], tuple(shape))
         if offsets[1] - offsets[0] != kind.size:
             raise self._refuse("a tensor's place is not as large as its shape")
         return kind, offsets[0], offsets[1]
@@ -266,8 +266,8 @@ def read_manifest(content: bytes, path: Path) -> Manifest:
     ):
         raise ModelFileError(f"{path} is damaged: it is not laid out as a manifest")
     body = {key: item for key, item in value.items() if key != "sha256"}
-    found = hashlib.sha256(dump_json(body)).hexdigest()
-    if value["sha256"] != found or dump_json(value) != content:
+    own_sum = hashlib.sha256(dump_json(body)).hexdigest()
+    if value["sha256"] != own_sum or dump_json(value) != content:
         raise ModelFileError(f"{path} is damaged: its own SHA-256 is another")
     listed = {name: Listed(files[name]["bytes"], files[name]["sha256"]) for name in FILES}
     return Manifest(listed, environment)

@@ -519,6 +519,11 @@ def at_least_one(name: str, value: Any) -> None:
         raise InputError(f"{name} must be an integer of at least 1, not {value!r}")
 
 
+def is_share(value: Any) -> bool:
+    """Whether it is a number above 0 and below 1."""
+    return isinstance(value, Real) and 0.0 < float(value) < 1.0
+
+
 def one_of(name: str, value: Any, known: tuple[Any, ...]) -> None:
     """Refuse a value that is not among the known ones."""
     if value not in known:

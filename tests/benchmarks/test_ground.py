@@ -8,10 +8,10 @@
 5. Imputing peers change no known cell and learn nothing from unseen rows.
 6. Cells missing at random leave the observed columns whole and take 30 % of all.
 7. One fit serves all jobs that can share it; a contender needs no intervals to be measured.
-8. A row that is there is not computed again; a failed task is counted and tried again; no task
+8. A row that is there is not computed again; a failed group is counted and tried again; no group
    starts after the time limit; rows of other settings are refused; a missing package is said.
 9. Files of several machines merge.
-10. Bars are judged from the rows of both files, halves apart; what was not measured is missing.
+10. Bars are measured from the rows of both files, halves apart; what was not measured is missing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchmarks.ground import __main__ as commands
 from benchmarks.ground import jobs, peers, running
 from benchmarks.ground.__main__ import RESULTS
 from benchmarks.ground.anomalies import DETECTORS, ecod
-from benchmarks.ground.jobs import OURS, Contender, Task, mar_cells, mar_draws, measure
+from benchmarks.ground.jobs import OURS, Contender, JobGroup, mar_cells, mar_draws, measure
 from benchmarks.ground.probes import (
     error_figures,
     gower_distances,
@@ -38,7 +38,7 @@ from benchmarks.ground.probes import (
     probe_figures,
     standardised,
 )
-from benchmarks.ground.running import KEY, Options, merge, missing_tasks, run_ground
+from benchmarks.ground.running import KEY, Options, merge, missing_groups, run_ground
 from benchmarks.ground.samples import nearest, separability, with_missing_cells
 from benchmarks.ground.scoring import imputation_figures, interval_figures, pooled_figures
 from benchmarks.ground.summary import (
@@ -251,7 +251,7 @@ def test_missing_at_random() -> None:
     assert removed.mean() == pytest.approx(0.3, abs=0.01)
 
 
-# --- tasks
+# --- groups of jobs
 
 
 class Fake:
@@ -315,7 +315,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_one_fit_serves_several_jobs(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Fake, "fits", 0)
     shared = ("embed", "uncertainty", "similar", "sample", "collapse", "time")
-    rows = measure(Task("penguins", shared, OURS, 0, 300, CONTENDER))
+    rows = measure(JobGroup("penguins", shared, OURS, 0, 300, CONTENDER))
     assert Fake.fits == 1
     assert [row["job"] for row in rows] == list(shared)
     by_job = {row["job"]: row["figures"] for row in rows}
@@ -323,7 +323,7 @@ def test_one_fit_serves_several_jobs(data: Path, monkeypatch: pytest.MonkeyPatch
     assert by_job["collapse"]["active_share"] == 0.75
     assert by_job["similar"]["precision"] > 0.6
     for peer in ("raw", "pca", "gower"):
-        (one,) = measure(Task("penguins", ("similar",), peer, 0, 300))
+        (one,) = measure(JobGroup("penguins", ("similar",), peer, 0, 300))
         assert one["figures"]["precision"] > 0.6
     assert by_job["time"]["rows_fitted"] == 225
     assert {"default", "mixture", "own_confidence"} <= {*by_job["uncertainty"]["scores"]}
@@ -331,23 +331,23 @@ def test_one_fit_serves_several_jobs(data: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.filterwarnings("ignore")
 def test_every_job_gives_figures(data: Path) -> None:
-    task = Task("penguins", ("impute_mcar",), OURS, 0, 400, CONTENDER)
-    plain = measure(task)[0]
+    group = JobGroup("penguins", ("impute_mcar",), OURS, 0, 400, CONTENDER)
+    plain = measure(group)[0]
     assert 0.8 < plain["figures"]["rmse"] < 1.2
     assert "coverage" not in plain["figures"]
     kind = "tests.benchmarks.test_ground:WithIntervals"
-    figures = measure(replace(task, contender=Contender(kind, {}, "cpu")))[0]["figures"]
+    figures = measure(replace(group, contender=Contender(kind, {}, "cpu")))[0]["figures"]
     assert 0.9 < figures["coverage"] < 1
     assert figures["relative_score"] < 2
-    mean = measure(replace(task, method="mean_mode"))[0]["figures"]
+    mean = measure(replace(group, method="mean_mode"))[0]["figures"]
     assert mean["columns"] == plain["figures"]["columns"]
-    unseen = measure(replace(task, jobs=("impute_unseen",)))[0]["figures"]
+    unseen = measure(replace(group, jobs=("impute_unseen",)))[0]["figures"]
     assert 0 < unseen["cells"] < 100
-    taught = measure(replace(task, jobs=("train_on_sampled",)))[0]["figures"]
+    taught = measure(replace(group, jobs=("train_on_sampled",)))[0]["figures"]
     assert abs(taught["difference"]) < 0.1
     for method in (OURS, "knn"):
         for job in ("anomaly", "anomaly_normal"):
-            row = measure(Task("anomaly/wine", (job,), method, 0, 200, CONTENDER))[0]
+            row = measure(JobGroup("anomaly/wine", (job,), method, 0, 200, CONTENDER))[0]
             assert row["figures"]["auroc"] > 0.5
     assert load("anomaly/wine", 200).target.mean() == pytest.approx(
         load("anomaly/wine").target.mean(), abs=0.01
@@ -369,7 +369,7 @@ def test_rows_are_computed_once(data: Path) -> None:
     assert len(ResultStore(cache, KEY).rows) == 2
     lines.clear()
     assert run_ground(OPTIONS, out, cache, lines.append) == 0
-    assert lines == ["0 tasks"]
+    assert lines == ["0 groups of jobs"]
     other = replace(OPTIONS, contender=replace(CONTENDER, parameters={"d": 8}))
     with pytest.raises(InputError, match="other settings"):
         run_ground(other, out, cache, lines.append)
@@ -382,10 +382,10 @@ def _settings(row: Any) -> Any:
 def test_a_failure_is_tried_again(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = running.measure
 
-    def fails(task: Task) -> Any:
-        if task.method == "mean_mode":
+    def fails(group: JobGroup) -> Any:
+        if group.method == "mean_mode":
             raise ValueError("no")
-        return real(task)
+        return real(group)
 
     lines: list[str] = []
     out, cache = data / "ours", data / "cache.json"
@@ -403,7 +403,8 @@ def test_a_missing_package_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     options = replace(OPTIONS, methods=["miceforest", "mean_mode"])
     stores = {False: ResultStore(Path("nowhere.json"), KEY)}
-    assert {task.method for task in missing_tasks(options, stores, lines.append)} == {"mean_mode"}
+    groups = missing_groups(options, stores, lines.append)
+    assert {group.method for group in groups} == {"mean_mode"}
     assert lines == ["miceforest is left out: its package is not installed"]
 
 

@@ -16,7 +16,7 @@ import torch
 from benchmarks import steps as training_step
 from benchmarks.measures import peak_mb
 from benchmarks.reference import ReferenceStep
-from benchmarks.steps import SHAPES, bench_steps, make_task, plain_objective, trainer_step
+from benchmarks.steps import SHAPES, bench_steps, make_workload, plain_objective, trainer_step
 from paper.settings import first_version
 from varjepa.errors import InputError
 from varjepa.models.masking import draw_mask_sizes
@@ -47,9 +47,9 @@ def test_peak_memory_is_measured() -> None:
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_our_step_descends_the_references_loss(cores: int) -> None:
-    task = make_task("electricity", batch=600)  # slices of 300 rows
-    rows, model = task.rows, task.model
-    objective = VarTJepaLoss(model, plain_objective(task.masks))
+    workload = make_workload("electricity", batch=600)  # slices of 300 rows
+    rows, model = workload.rows, workload.model
+    objective = VarTJepaLoss(model, plain_objective(workload.masks))
     before = torch.get_num_threads()
     torch.set_num_threads(cores)
     try:
@@ -67,7 +67,7 @@ def test_our_step_descends_the_references_loss(cores: int) -> None:
 
     numbers = torch.Generator()
     numbers.set_state(state)
-    views = task.masks.targets
+    views = workload.masks.targets
     draw = draw_step(objective, 600, None, stepper.sizes[0], views, numbers)
     noise = draw.noise
     assert noise is not None
@@ -88,9 +88,9 @@ def _in_loss(name: str) -> bool:
 
 def test_mask_sizes() -> None:
     generator = torch.Generator().manual_seed(0)
-    middle = make_task("adult", batch=2).masks
+    middle = make_workload("adult", batch=2).masks
     assert {draw_mask_sizes(14, middle, generator) for _ in range(50)} == {(2, 4)}
-    assert make_task("adult", mask_sizes="drawn", batch=2).masks == SHAPES["adult"].masks
+    assert make_workload("adult", mask_sizes="drawn", batch=2).masks == SHAPES["adult"].masks
 
 
 def test_the_papers_feature_counts() -> None:

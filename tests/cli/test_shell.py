@@ -91,6 +91,9 @@ MISSING = [
     ["sample", "none", "--out", "new.csv"],
     ["score", "none", "none.csv", "--out", "new.csv"],
     ["evaluate", "none.csv", "--target", "y", "--out", "new"],
+    ["audit", "none.csv", "--out", "new"],
+    ["explore", "none", "none.csv", "--out", "new.html"],
+    ["similar", "none", "none.csv", "--out", "new.csv"],
 ]
 
 

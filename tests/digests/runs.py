@@ -230,7 +230,7 @@ def embedded(model: VarTJEPA, X: Any) -> Found:
     return under("embed", found) | {"embed/features": " ".join(seen.features)}
 
 
-def judged(model: VarTJEPA, X: Any) -> Found:
+def scored(model: VarTJEPA, X: Any) -> Found:
     """Every uncertainty, and the scores of rows."""
     found: Found = {}
     for kind, aggregates in UNCERTAINTIES.items():
@@ -288,7 +288,7 @@ def drawn(model: VarTJEPA) -> Found:
 def run_var_t_jepa(folder: Path) -> Found:
     X = frame()
     model = fit_var_t_jepa(X)
-    found = trained(model) | transformed(model, X) | embedded(model, X) | judged(model, X)
+    found = trained(model) | transformed(model, X) | embedded(model, X) | scored(model, X)
     found |= filled(model, X) | drawn(model)
     found |= under("arrow", columns(model.impute(pa.Table.from_pandas(X))))
     model.save(folder / "saved")
@@ -438,7 +438,7 @@ def run_defaults() -> Found:
 
 
 def run_today(folder: Path) -> Found:
-    """Today's defaults but for sizes: numbers in bins, Muon, averaged weights, cells to judge by.
+    """Today's defaults but for sizes: numbers in bins, Muon, averaged weights, selection by cells.
 
     Plain, with labels, resumed, streamed; and the lengths and sizes that "auto" stands for.
     """

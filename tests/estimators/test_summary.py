@@ -8,14 +8,18 @@
 4. A README.md that varjepa did not write is left as it is, with a warning.
 5. A fitted model shows columns, curves and quality in a notebook, an embedding its features; text
    stays as it was, and an estimator that is not fitted shows scikit-learn's diagram.
-6. A sentence says whether the fit is good and whether a longer one would help.
+6. Sentences say whether the fit is good, compared with the columns' own distributions, and whether
+   a longer one would help. A fit of less than two validations is never good, nor is one that a
+   number of steps or seconds ended while it improved. They fit a terminal of 80 columns.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +30,15 @@ from tests.estimators.test_similar import SMALL
 from tests.report.test_page import HOSTILE
 from tests.small import small
 from varjepa import TJEPA, VarTJEPA
-from varjepa.estimators.summary import MARK, curve_svg, describe_training, model_card, model_html
+from varjepa.estimators.summary import (
+    MARK,
+    curve_svg,
+    describe_training,
+    model_card,
+    model_html,
+    training_words,
+    wrapped,
+)
 
 BAD = "a|b\n| c |\n# e <script>x</script> [f](https://g) *i* \u202e"
 
@@ -188,35 +200,73 @@ def test_curves() -> None:
 
 # --- 6
 
-GOOD = "good: every column leaves a trace"
+
+def told(scores: list[float], **changes: Any) -> str:
+    arguments = {"baseline": -9.0, "otherwise": "?", "patience": 3, "is_capped": False}
+    return describe_training(scores, **(arguments | changes))
 
 
 @pytest.mark.parametrize(
-    ("scores", "says"),
+    ("scores", "verdict", "says"),
     [
-        ([-5.0, -3.0, -2.0, -1.0], "still improving when training ended: raise the epochs"),
-        ([-5.0, -1.0], "still improving"),
-        ([-5.0, -1.02, -1.01, -1.0, -1.0], "has levelled off"),
-        ([0.80, 0.81, 0.8, 0.811], "has levelled off"),
-        ([-5.0, -1.0, -1.1, -1.1, -1.2], "no longer improved: longer training will not help"),
-        ([-5.0], "too few validations"),
-        ([], "too few validations"),
+        ([-5.0, -3.0, -2.0, -1.0], "unfinished", "still improving when training ended. Allow more"),
+        ([-5.0, -1.0], "unfinished", "still improving"),
+        ([-5.0, -1.02, -1.01, -1.0, -1.0], "good", "has levelled off"),
+        ([0.80, 0.81, 0.8, 0.811], "good", "has levelled off"),
+        ([-5.0, -1.0, -1.1, -1.1, -1.2], "good", "no longer improved: longer training will not"),
+        ([-1.0, -1.1], "good", "Too few validations"),
+        ([-5.0], "too short to tell", "1 validation. Allow more epochs, steps or time"),
+        ([], "too short to tell", "0 validations"),
     ],
 )
-def test_the_closing_sentence(scores: list[float], says: str) -> None:
-    history = [{"epoch": 2 * i, "loss": 1.0, "score": s} for i, s in enumerate(scores)]
-    history += [{"epoch": 99, "loss": 1.0}, {"epoch": 100, "loss": 1.0, "score": None}]
-    told = describe_training(history, "score", 3, collapsed=False)
-    assert told.startswith(GOOD)
-    assert says in told
+def test_whether_longer_training_would_help(scores: list[float], verdict: str, says: str) -> None:
+    assert told(scores).startswith(verdict)
+    assert says in told(scores)
 
 
-def test_the_closing_sentence_of_a_bad_fit() -> None:
-    history = [{"epoch": 1, "loss": 1.0, "score": 1.0}]
-    told = describe_training(history, "score", 3, collapsed=True)
-    assert told.startswith("not good: the latents have collapsed")
-    silent = [f"c{i}" for i in range(7)]
-    told = describe_training(history, "score", 3, False, silent)
-    assert told.startswith(
-        "fair: these columns leave no trace in the embedding: c0, c1, c2, c3, c4 …;"
+def test_a_capped_training_that_improved_is_unfinished() -> None:
+    scores = [-5.0, -1.02, -1.01, -1.0, -0.9999]
+    assert told(scores).startswith("good: ")
+    assert told(scores, is_capped=True).startswith("unfinished: ")
+    assert told([-1.0, -1.1], is_capped=True).startswith("good: ")
+
+
+def test_a_good_fit_predicts_better_than_the_columns_alone() -> None:
+    scores = [-2.0, -1.0, -1.0, -1.0, -1.0]
+    assert told(scores, baseline=-1.5).startswith(
+        "good: held-out cells are predicted better than by each column's own distribution "
+        "(+0.50 nats a cell), and the embeddings have not collapsed. "
     )
+    for baseline in (-1.04, -0.5):
+        assert told(scores, baseline=baseline).startswith("poor: ")
+        assert "no better" in told(scores, baseline=baseline)
+    probe = told(scores, baseline=None, otherwise="a linear probe on them has …")
+    assert probe.startswith("usable: the embeddings have not collapsed; a linear probe on them has")
+    silent = told(scores, silent_columns=[f"c{i}" for i in range(7)])
+    assert silent.startswith("fair: ")
+    assert "these columns leave no trace in the embedding: c0, c1, c2, c3, c4 …." in silent
+
+
+@pytest.mark.filterwarnings("ignore:the latents have collapsed")
+def test_what_the_columns_alone_would_score() -> None:
+    """A standard normal number, and a fair coin that a third of the rows lack."""
+    number = np.random.default_rng(0).normal(size=300)
+    X = pd.DataFrame({"a": number, "b": ["u", "v", None] * 100})
+    for numbers in ("bins", "gaussian"):
+        model = small(VarTJEPA, **SMALL | {"epochs": 1, "numbers": numbers}).fit(X)
+        of_number = 0.5 * np.log(2 * np.pi * np.e)
+        if numbers == "bins":
+            of_number += np.log(len(model.codec_.numeric[0].bins.low))
+        expected = -(of_number + np.log(2) * 2 / 3) / (1 + 2 / 3)
+        assert model.cell_baseline() == pytest.approx(expected, abs=0.02)
+    point = small(TJEPA, epochs=1, d=8, heads=2, ff=8, random_state=0).fit(X)
+    assert point.cell_baseline() is None
+
+
+def test_the_sentences_about_fits(model: VarTJEPA, monkeypatch: pytest.MonkeyPatch) -> None:
+    for line in wrapped("fit", training_words(model)).splitlines():
+        assert len(line) <= 80
+    monkeypatch.setattr(model, "collapse_", replace(model.collapse_, collapsed=True))
+    assert training_words(model).startswith("not good: the embeddings have collapsed")
+    short = small(VarTJEPA, **SMALL | {"max_steps": 2}).fit(frame())
+    assert training_words(short).startswith("too short to tell whether it is good")

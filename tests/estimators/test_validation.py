@@ -2,7 +2,7 @@
 
 1. ``validation`` as a table, as (table, labels) or as row numbers picks the checkpoint; a held-out
    row changes no weight, and the transductive protocol sees features of all rows and no label of
-   those without.
+   those without. ``discard_share`` of the labelled rows, the most uncertain, do not count.
 2. ``on_epoch`` hears every epoch.
 3. Labels that are many different integers are numbers: they pick nothing.
 4. Embeddings in blocks are the embeddings; samples given a dict are of the fit's frame library.
@@ -119,6 +119,18 @@ def test_wrong_validation_rows(validation: Any, says: str) -> None:
         fit(frame(), validation=validation)
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"run": "folder"}, "run must be a Run"),
+        ({"validation": (1,)}, "validation must be a table"),
+    ],
+)
+def test_wrong_arguments_of_fit_are_named(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        fit(frame(), **options)
+
+
 # --- 2
 
 
@@ -127,6 +139,20 @@ def test_every_epoch_is_told() -> None:
     model = fit(frame(), on_epoch=records.append)
     assert [record["epoch"] for record in records] == [1, 2]
     assert records == model.history_
+
+
+def test_discarded_rows_do_not_count() -> None:
+    """Accuracy is a multiple of one over the rows that count: 10, or 5 where half is discarded."""
+    X, X_val = frame(), frame(10, 1)
+    y, y_val = X["noise"] > 0, X_val["noise"] > 0
+    for share, name, rows in ((0.0, "accuracy", 10), (0.5, "filtered accuracy", 5)):
+        model = small(VarTJEPA, **TINY, discard_share=share)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "the latents have collapsed")
+            model.fit(X, y, validation=(X_val, y_val))
+        assert model.selected_by_ == name
+        for record in model.history_:
+            assert round(rows * record[name], 4).is_integer()
 
 
 # --- 3

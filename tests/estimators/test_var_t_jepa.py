@@ -37,7 +37,7 @@ from tests.small import small
 from varjepa import VarTJEPA
 from varjepa.errors import InputError
 from varjepa.estimators.embedder import embed_with_uncertainty
-from varjepa.models.inference import AGGREGATES, KINDS, MEASURES, default_aggregate
+from varjepa.models.inference import AGGREGATES, LATENT_KINDS, MEASURES, default_aggregate
 from varjepa.settings import Objective
 
 SMALL: dict[str, Any] = {
@@ -134,7 +134,7 @@ def test_saved_models_answer_the_same(model: VarTJEPA, tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     loaded = VarTJEPA.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.transform(frame()), model.transform(frame()))
-    for kind in KINDS:
+    for kind in LATENT_KINDS:
         np.testing.assert_array_equal(
             loaded.uncertainty(frame(), kind), model.uncertainty(frame(), kind)
         )
@@ -240,7 +240,7 @@ def test_imputation_conditions_on_the_other_columns() -> None:
 def test_columns_that_are_not_modelled_pass_through(tmp_path: Path) -> None:
     X = frame(60).assign(
         id=range(60),
-        note=[f"a remark on row {i}" for i in range(60)],
+        note=[f"a comment on row {i}" for i in range(60)],
         country="CH",
         nothing=pd.Series([None] * 60, dtype=float),
     )
@@ -344,6 +344,10 @@ def test_predictive_spread_is_a_geometric_mean_without_further_words(model: VarT
         model.uncertainty(X, "nll", "geometric")
     with pytest.raises(InputError, match="'balanced'"):
         model.uncertainty(X, "posterior", "balanced")
+    with pytest.raises(InputError, match="measures must be pairs of kind and aggregate"):
+        model.uncertainties(X, ["nll"])  # type: ignore[list-item]
+    with pytest.raises(InputError, match=r"coverage must be above 0 and below 1, not '0\.9'"):
+        model.predict_cells(X, coverage="0.9")  # type: ignore[arg-type]
 
 
 def test_numbers_and_categories_weigh_the_same_however_many_there_are(model: VarTJEPA) -> None:
@@ -481,7 +485,7 @@ def test_wrong_questions_are_named(model: VarTJEPA) -> None:
 def test_all_uncertainties_in_one_pass_are_those_of_each(model: VarTJEPA) -> None:
     X = frame()
     together = model.uncertainties(X)
-    assert tuple(name.split()[0] for name in together) == KINDS
+    assert tuple(name.split()[0] for name in together) == LATENT_KINDS
     for name, values in together.items():
         kind, aggregate = name.split()
         np.testing.assert_array_equal(values, model.uncertainty(X, kind))  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ from varjepa.estimators import TJEPA, VarTJEPA
 from varjepa.evaluate import EvaluateSettings, run_evaluation
 from varjepa.evaluate.run import Evaluation
 from varjepa.evaluate.splits import split_rows
-from varjepa.models.inference import KINDS
+from varjepa.models.inference import LATENT_KINDS
 from varjepa.tables import read_table
 
 pytestmark = pytest.mark.filterwarnings("default::UserWarning")  # two epochs do collapse
@@ -100,7 +100,7 @@ def test_classes_start_to_finish(wine_run: tuple[Path, Path, list[object]], prin
     assert len(set(cells)) == 10
     assert {("raw", "xgboost"), ("var_t_jepa", "mlp")} <= set(cells)
     keys = {(f["score"], f["coverage"], f["run"]) for f in results["figures"]}
-    scores = {*KINDS, "confidence", "combined"}
+    scores = {*LATENT_KINDS, "confidence", "combined"}
     assert keys == {(s, c, r) for s in scores for c in (1.0, 0.9, 0.8, 0.5) for r in (0, 1)}
     assert len(results["figures"]) == 10 * len(keys)
     assert all(0 <= f[m] <= 1 for f in results["figures"] for m in ("accuracy", "f1_macro"))
@@ -163,7 +163,7 @@ def test_numbers_start_to_finish(tmp_path: Path, capsys: Captured) -> None:
     assert "regression" in capsys.readouterr().out
     results = json.loads((tmp_path / "out" / "evaluate.json").read_text(encoding="utf-8"))
     assert results["target"]["task"] == "regression"
-    assert {f["score"] for f in results["figures"]} == {*KINDS, "disagreement"}
+    assert {f["score"] for f in results["figures"]} == {*LATENT_KINDS, "disagreement"}
     raw = [f for f in results["figures"] if f["representation"] == "raw" and f["coverage"] == 1]
     assert all(40 < f["rmse"] < results["constant_guess"] and 0.1 < f["r2"] < 0.8 for f in raw)
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")

@@ -33,7 +33,7 @@ from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.evaluate import EvaluateSettings, run_evaluation
 from varjepa.evaluate.run import Evaluation
-from varjepa.models.inference import KINDS
+from varjepa.models.inference import LATENT_KINDS
 from varjepa.tables import read_table
 
 VERBS = ("fit", "embed", "impute", "score", "evaluate")
@@ -176,7 +176,7 @@ def use(verb: str, model: VarTJEPA, table: Any) -> None:
     elif verb == "score":
         assert np.isfinite(model.score_samples(table)).all()
         assert all(np.isfinite(v).all() for v in model.score_terms(table).values())
-        for kind in KINDS:
+        for kind in LATENT_KINDS:
             assert np.isfinite(model.uncertainty(table, kind)).all(), kind
     else:
         with warnings.catch_warnings(record=True) as caught:

@@ -1,8 +1,8 @@
 """Claims about the table object.
 
 1. Rows must be as long as the columns; columns of numbers are known.
-2. One table gives Markdown, HTML and terminal output with the same values; references, gaps and
-   marks are in each where there is a place for them.
+2. One table gives Markdown, HTML (in a page) and terminal output with the same values; references,
+   gaps and marks are in each where there is a place for them.
 3. A bar or a line break in a cell shifts nothing; HTML is escaped.
 """
 
@@ -13,7 +13,8 @@ import io
 import pytest
 from rich.console import Console
 
-from varjepa.report.tables import Cell, Table, to_html, to_markdown, to_terminal
+from varjepa.report.page import ReportPage, render_page
+from varjepa.report.tables import Cell, Table, to_markdown, to_terminal
 
 TABLE = Table(
     "Accuracy",
@@ -43,7 +44,7 @@ def test_markdown() -> None:
 
 
 def test_html_is_escaped_and_marks_are_signs_and_words() -> None:
-    html = to_html(TABLE)
+    html = render_page(ReportPage("Page", tables=[TABLE])).partition("<table")[2]
     assert '<td class="better"><span><b aria-hidden="true">▲</b>' in html
     assert '<i class="hidden">better:</i>' in html
     assert '<span class="reference"><bdi>.853</bdi></span>' in html

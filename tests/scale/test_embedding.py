@@ -43,7 +43,7 @@ from varjepa import VarTJEPA
 from varjepa.estimators import embedder as embedder_module
 from varjepa.estimators.embedder import Embedder
 from varjepa.model_folder import ModelFileError
-from varjepa.models.inference import KINDS
+from varjepa.models.inference import LATENT_KINDS
 from varjepa.scale import embed_to_file
 from varjepa.scale.plan import PLAN_FILE
 from varjepa.tables import read_table
@@ -335,7 +335,7 @@ def test_warnings_come_once(model: Path, tmp_path: Path, capsys: Captured) -> No
     table = table.set_column(1, "size", pa.array(sizes)).set_column(3, "colour", pa.array(colours))
     source, out = write(table, tmp_path / "in.parquet"), tmp_path / "out"
     expected = [
-        "ignored columns that were not there when the model was fitted: 'id', 'shoe'",
+        "ignored columns that the model does not use: 'id', 'shoe'",
         "treated as missing: infinite values, in 'size' (9)",
         "treated as missing: values that were not seen when the model was fitted, "
         "in 'colour' (100)",
@@ -602,7 +602,7 @@ def test_ten_million_rows(
     assert large["peak_mb"] < 1.10 * small["peak_mb"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LATENT_KINDS)
 def test_any_uncertainty_can_be_asked_for(
     model: Path, table: pa.Table, tmp_path: Path, kind: Any
 ) -> None:

@@ -2,7 +2,7 @@
 
 1. A column of few distinct values has an atom for each.
 2. In a column of many, a value that many rows have is an atom, with intervals around it that do not
-   reach into the gap beside it; a repeated value that is alone in its interval is an atom too.
+   reach into the gap next to it; a repeated value that is alone in its interval is an atom too.
 3. Bins are sorted and disjoint but for shared ends. Every training value finds the bin that holds
    it, also after rounding to float32; shares sum to 1, and means lie inside.
 4. Of many rows, the outermost thousandth and half per cent have bins of their own.

@@ -59,8 +59,8 @@ COLUMNS: dict[str, tuple[Any, str | None]] = {
     "e-mail": ([f"{i}@x.org" for i in ORDER], "identifier"),
     "nearly": ([f"{max(i, 9)}@x.org" for i in ORDER], "identifier"),
     "three in four": ([f"{max(i, 50)}@x.org" for i in ORDER], None),
-    "remark": ([f"there were {i} of them" for i in ORDER], "free text"),
-    "few remarks": ([f"there were {i % 9} of them" for i in ORDER], None),
+    "comment": ([f"there were {i} of them" for i in ORDER], "free text"),
+    "few comments": ([f"there were {i % 9} of them" for i in ORDER], None),
     "category": (WORDS, None),
 }
 

@@ -122,6 +122,7 @@ def test_blank_lines_of_one_column_are_rows(tmp_path: Path) -> None:
         ("t.csv", b"a,a\n1,2\n", "several columns are called 'a'"),
         ("t.csv", b",b\n1,2\n", "column 1 of the table has no name"),
         ("t.parquet", b"", r"t\.parquet is not a complete Parquet file"),
+        ("t.csv.gz", gzip.compress(b"PAR1\0\0"), r"t\.csv\.gz is a gzipped Parquet or Arrow file"),
         ("t.arrow", b"abc", r"t\.arrow is not a complete Arrow file"),
         ("t.feather", b"FEA1....", r"t\.feather is not a complete Arrow file"),
         ("t.xlsx", b"abc", r"t\.xlsx.*known extensions: \.csv, \.tsv, \.parquet, \.arrow"),

@@ -8,9 +8,9 @@
 4. The collapse alarm rings on a planted collapse (no likelihood terms) and is silent on a healthy
    run, ten seeds each; a constant column is no collapse.
 5. The same seed trains the same weights.
-6. Without labels, held-out cells judge: the same ones every time; the score rises on a table that
-   is easy. Rows without any known cell are no obstacle.
-7. A time limit ends a training early, in the middle of an epoch, with a model that is judged and
+6. Without labels, held-out cells give the score: the same ones every time; it rises on a table
+   that is easy. Rows without any known cell are no obstacle.
+7. A time limit ends a training early, in the middle of an epoch, with a model that is validated and
    used; resumed, a training that ended so stays as it is.
 8. A training that will take over 20 minutes says so once, and what to set; one that has a time
    limit, or is short, says nothing.
@@ -408,7 +408,7 @@ def test_a_long_training_is_announced_once(
     forecast = Forecast(0, is_wanted=limit is None)
     for done in range(1, total + 1):
         now[0] += step
-        forecast.look(done, total)
+        forecast.check(done, total)
     said = [str(one.message) for one in recwarn]
     assert len(said) == warnings
     if said:

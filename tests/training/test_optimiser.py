@@ -6,7 +6,7 @@
 4. Restored from what was saved, an optimiser goes on as if it had not stopped, to the last bit;
    other shapes are refused.
 5. The averaged model is the weighted mean of all steps' weights; step t counts t (t + 1) … (t + 7),
-   about t^8. It is what validations judge and what a training ends with.
+   about t^8. It is what validations score and what a training ends with.
 6. With "average" the rate rises and stays; with "cosine" it falls, and there is no average.
 """
 
@@ -205,25 +205,25 @@ def test_the_average_is_the_weighted_mean_of_all_steps() -> None:
     assert average.tensors()["steps"] == 30
 
 
-def test_averages_are_judged_and_kept() -> None:
-    judged: list[dict[str, Tensor]] = []
+def test_averages_are_scored_and_kept() -> None:
+    scored: list[dict[str, Tensor]] = []
 
     class Watching(Selection):
         name = "watching"
 
         def score(self, loss: Loss) -> float:
-            judged.append(weights_of(loss.model))
-            return float(len(judged))
+            scored.append(weights_of(loss.model))
+            return float(len(scored))
 
     ends: dict[str, dict[str, Tensor]] = {}
     for schedule in ("average", "cosine"):
-        judged.clear()
+        scored.clear()
         loss = VarTJepaLoss(build(), WEIGHTS)
         settings = replace(MUON, schedule=schedule, validate_every=2)
         train(loss, table(200), settings, Watching(), seed=0)
-        assert len(judged) == 2
+        assert len(scored) == 2
         ends[schedule] = weights_of(loss.model)
-        assert same(ends[schedule], judged[-1])
+        assert same(ends[schedule], scored[-1])
     assert not same(ends["average"], ends["cosine"])
 
 

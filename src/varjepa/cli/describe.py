@@ -37,7 +37,7 @@ def describe(
 def describe_model(folder: Path) -> list[str]:
     """Its columns as they were in training, and how the training went."""
     from varjepa.estimators import TJEPA, VarTJEPA
-    from varjepa.estimators.summary import training_words
+    from varjepa.estimators.summary import training_words, wrapped
     from varjepa.model_folder import open_model
 
     with open_model(folder) as saved:
@@ -46,7 +46,7 @@ def describe_model(folder: Path) -> list[str]:
     return [
         *model.describe().lines(),
         f"{name}: epoch {model.best_epoch_} of {len(model.history_)} was selected",
-        f"fit: {training_words(model)}",
+        wrapped("fit", training_words(model)),
     ]
 
 

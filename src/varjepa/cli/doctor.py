@@ -28,15 +28,15 @@ def doctor() -> None:
     from varjepa.nn.kernels import describe_kernels
 
     device = pick_device("auto")
-    found = describe_environment(device.type)
+    environment = describe_environment(device.type)
     _show(
         "Versions and machine",
         {
-            **{name: str(found[name]) for name in ("varjepa", "python", "torch")},
+            **{name: str(environment[name]) for name in ("varjepa", "python", "torch")},
             **{name: _version(name) or "missing" for name in PACKAGES},
-            "system": str(found["system"]),
-            "processor": f"{found['processor']}; cores: {found['cores']}",
-            "device": f"{found['device']}; threads of the CPU: {found['threads']}",
+            "system": str(environment["system"]),
+            "processor": f"{environment['processor']}; cores: {environment['cores']}",
+            "device": f"{environment['device']}; threads of the CPU: {environment['threads']}",
         },
     )
     _show("Kernels on this device", describe_kernels(device))

@@ -74,7 +74,7 @@ def fit(
 
     from varjepa.environment import pick_device
     from varjepa.estimators import VarTJEPA
-    from varjepa.estimators.summary import training_words
+    from varjepa.estimators.summary import training_words, wrapped
     from varjepa.files import remove_temporaries
     from varjepa.settings import Run, Training
     from varjepa.tables import TableFiles
@@ -118,7 +118,8 @@ def fit(
     count = rows.rows if isinstance(rows, TableFiles) else rows.num_rows
     console.print(
         f"{count:,} rows, {model.n_features_in_} columns, "
-        f"{in_words(time.perf_counter() - start)}; model in {out}\nfit: {training_words(model)}",
+        f"{in_words(time.perf_counter() - start)}; model in {out}\n"
+        f"{wrapped('fit', training_words(model))}",
         soft_wrap=True,
     )
 

@@ -126,7 +126,7 @@ def write_result(table: pa.Table, out: Path, raw_text: bool) -> None:
     console.print(f"{table.num_rows:,} rows in {out}", soft_wrap=True)
 
 
-def split_kept(
+def split_columns(
     rows: pa.Table, keep: list[str] | None, model: VarTJEPA
 ) -> tuple[pa.Table, pa.Table]:
     """The columns for the model, and those that are copied into the output."""
@@ -146,10 +146,10 @@ def parse_measure(word: str) -> tuple[Any, Any]:
 
     Without the second, the kind's usual one.
     """
-    from varjepa.models.inference import AGGREGATES, KINDS, QUESTIONS, default_aggregate
+    from varjepa.models.inference import AGGREGATES, LATENT_KINDS, QUESTIONS, default_aggregate
 
     name, dash, aggregate = word.partition("-")
-    kind: Any = one_of("--uncertainty", name, (*QUESTIONS, *KINDS))
+    kind: Any = one_of("--uncertainty", name, (*QUESTIONS, *LATENT_KINDS))
     if not dash:
         return kind, default_aggregate(kind)
     return kind, one_of(f"--uncertainty {kind}-AGGREGATE:", aggregate, AGGREGATES[kind])

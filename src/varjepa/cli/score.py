@@ -36,7 +36,7 @@ def score(
     words = uncertainty or ["unpredictable", "atypical", "ambiguous", "posterior"]
     measures = {options.parse_measure(word): word.replace("-", "_") for word in words}
     estimator = options.load_model(model, device, out)
-    rows, kept = options.split_kept(options.read_rows(table), keep, estimator)
+    rows, kept = options.split_columns(options.read_rows(table), keep, estimator)
     scores = estimator.uncertainties(rows, list(measures)).values()
     columns = {
         "score": estimator.score_samples(rows),

@@ -40,15 +40,15 @@ def similar(
         options.check_paths(out, overwrite, query)
 
     estimator = options.load_model(model, device, out)
-    rows, kept = options.split_kept(options.read_rows(table), keep, estimator)
+    rows, kept = options.split_columns(options.read_rows(table), keep, estimator)
     if row is not None and row >= rows.num_rows:
         raise InputError(f"--row {row}: {table} has rows 0 to {rows.num_rows - 1}")
     asked = None if row is None else [row]
     if query is not None and not query.samefile(table):
         asked = options.read_rows(query)
-    found = estimator.similar(rows, asked, k)
+    pairs = estimator.similar(rows, asked, k)
     for name in kept.column_names:
-        if name in found.column_names:
+        if name in pairs.column_names:
             raise InputError(f"--keep {name!r}: the output has a column of this name")
-        found = found.append_column(name, kept[name].take(found["row"]))
-    options.write_result(found, out, raw_text)
+        pairs = pairs.append_column(name, kept[name].take(pairs["row"]))
+    options.write_result(pairs, out, raw_text)

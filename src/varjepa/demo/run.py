@@ -32,7 +32,7 @@ from varjepa.metrics.ambiguity import auroc_of_ambiguous, spearman
 from varjepa.metrics.fidelity import fidelity, shuffle_columns
 from varjepa.metrics.imputation import imputation_errors, remove_cells
 from varjepa.metrics.selective import COVERAGES, accuracy_at, risk_coverage
-from varjepa.models.inference import QUESTIONS, Kind, Question, default_aggregate
+from varjepa.models.inference import QUESTIONS, LatentKind, Question, default_aggregate
 from varjepa.report.page import (
     EmbeddingMap,
     Headline,
@@ -63,7 +63,7 @@ ERRORS = 20
 SPLITS = 8
 """Splits of the columns for that uncertainty."""
 
-Scores = Mapping[str, NDArray[np.float32]]
+ScoresByName = Mapping[str, NDArray[np.float32]]
 """Uncertainties of the test rows by name."""
 
 Rows = NDArray[np.int64]
@@ -93,7 +93,7 @@ def run_demo(folder: Path, rows: int, epochs: int, say: Callable[[Any], None]) -
 
     raw_is_right = classify(*raw_features(table), sim.label, train, test)
     is_right = classify(model.transform(table), StandardScaler(), sim.label, train, test)
-    kinds: tuple[Kind | Question, ...] = (*QUESTIONS, "posterior")
+    kinds: tuple[LatentKind | Question, ...] = (*QUESTIONS, "posterior")
     asked = [(kind, default_aggregate(kind)) for kind in kinds]
     scores = {k.split()[0]: u for k, u in model.uncertainties(test_table, asked).items()}
     scores[SHOWN] = model.uncertainty(test_table, "nll", "balanced", splits=SPLITS)
@@ -162,7 +162,7 @@ def evaluation_tables(
     raw_is_right: NDArray[np.bool_],
     is_right: NDArray[np.bool_],
     ambiguity: NDArray[np.float64],
-    scores: Scores,
+    scores: ScoresByName,
 ) -> list[Table]:
     """Accuracy; accuracy on the rows that each uncertainty keeps; rank by true ambiguity."""
     return [
@@ -238,9 +238,9 @@ def audit_table(model: VarTJEPA, rows: pa.Table, folder: Path) -> Table:
             if place not in planted:
                 columns[place[1]][place[0]] = change(columns[place[1]][place[0]])
                 planted[place] = kind
-    found = audit(pa.table(columns), model)
-    found.save(folder)
-    cells = found.cells.to_pylist()
+    result = audit(pa.table(columns), model)
+    result.save(folder)
+    cells = result.cells.to_pylist()
     flagged = {(cell["row"], cell["column"]) for cell in cells if cell["flagged"]}
     top = {(cell["row"], cell["column"]) for cell in cells[: len(planted)]}
     table_rows = []
@@ -280,7 +280,7 @@ def embedding_map(
     return EmbeddingMap(x, y, [f"class {c}" for c in label], score.astype(float))
 
 
-def risk_coverage_curves(is_right: NDArray[np.bool_], scores: Scores) -> RiskCoverage:
+def risk_coverage_curves(is_right: NDArray[np.bool_], scores: ScoresByName) -> RiskCoverage:
     """Risk–coverage curves of every uncertainty between random and oracle."""
     errors = ~is_right
     references = {"random": np.zeros(len(errors)), "oracle": errors}

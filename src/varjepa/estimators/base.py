@@ -30,12 +30,12 @@ from torch import Tensor, nn
 from varjepa.environment import compare_arithmetic, pick_device
 from varjepa.errors import InputError
 from varjepa.estimators.fitting import (
-    Task,
+    PreparedTraining,
     TrainingData,
     fit_codec,
     hand_back_memory,
     is_streamed,
-    make_task,
+    prepare_training,
     read_encoded,
     read_labels,
     table_files,
@@ -45,10 +45,10 @@ from varjepa.estimators.frames import refuse_too_little, to_arrow
 from varjepa.estimators.resuming import claim, open_checkpoints
 from varjepa.estimators.summary import model_html, write_card
 from varjepa.model_folder import (
-    Kind,
     ModelFileError,
     OpenModel,
     SavedModel,
+    TensorKind,
     WeightFile,
     open_model,
     save_model,
@@ -70,8 +70,7 @@ from varjepa.settings import (
     one_of,
     to_json,
 )
-from varjepa.tables import KINDS, SCALINGS, EncodedTable, Scaling, TableCodec, codec_json
-from varjepa.tables import Kind as ColumnKind
+from varjepa.tables import KINDS, SCALINGS, EncodedTable, Kind, Scaling, TableCodec, codec_json
 from varjepa.tables.codec_json import (
     StrictObject,
     flag,
@@ -133,7 +132,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         objective: Any = None,
         training: Training | None = None,
         *,
-        column_kinds: Mapping[str, ColumnKind] | None = None,
+        column_kinds: Mapping[str, Kind] | None = None,
         scaling: Scaling | None = None,
         max_levels: int = 1000,
         output: Output = "flat",
@@ -181,6 +180,10 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         """Whether the model is trained to predict cells, so that they can pick the checkpoint."""
         return False
 
+    def cell_baseline(self) -> float | None:
+        """What each column's own distribution scores on held-out cells; None: it is not known."""
+        return None
+
     # --- settings
 
     def settings(self, name: str) -> Any:
@@ -190,13 +193,13 @@ class TableEstimator(TransformerMixin, BaseEstimator):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters; with ``deep`` also the fields of settings, as ``training__learning_rate``."""
-        found: dict[str, Any] = super().get_params(deep=False)
+        parameters: dict[str, Any] = super().get_params(deep=False)
         if deep:
             for name, kind in self.settings_kinds.items():
                 value = self.settings(name)
                 if isinstance(value, kind):
-                    found |= expand(name, value)
-        return found
+                    parameters |= expand(name, value)
+        return parameters
 
     def set_params(self, **params: Any) -> Self:
         """Change parameters; a nested one replaces its settings object by a changed copy."""
@@ -253,6 +256,8 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         Under torchrun, inside :func:`varjepa.training.processes.join_world`, all processes train
         one model.
         """
+        if run is not None and not isinstance(run, Run):
+            raise InputError(f"run must be a Run, such as Run(checkpoint_dir=…), not {run!r}")
         before = dict(self.__dict__)
         try:
             self._fit(X, y, validation, run or Run(), on_epoch or (lambda record: None))
@@ -278,14 +283,14 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         with opened as (checkpoints, past):
             is_asked = checkpoints is not None or world.size > 1
             codec, description = data.codec, data.description
-            task = make_task(self, data, world, with_identity=is_asked)
-            del data  # the task has the rows it needs
+            prepared = prepare_training(self, data, world, with_identity=is_asked)
+            del data  # what was prepared has the rows it needs
             if files is not None:
                 hand_back_memory()
             if is_asked:
-                assert task.identity is not None
-                world.check_same(json.dumps(task.identity).encode())
-                claim(checkpoints, past, task.identity)
+                assert prepared.identity is not None
+                world.check_same(json.dumps(prepared.identity).encode())
+                claim(checkpoints, past, prepared.identity)
             log_dir = as_path(run.log_dir) if world.is_main else None
             bar = bool(self.verbose) and world.is_main
             if bar and description is not None:
@@ -301,7 +306,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
                     for callback in callbacks:
                         callback(record)
 
-                self._train(codec, task, after_epoch, on_step, checkpoints, past, run.capture)
+                self._train(codec, prepared, after_epoch, on_step, checkpoints, past, run.capture)
 
     def _read(self, X: Any, y: ArrayLike | None) -> TrainingData:
         """The table as tensors, with a codec fitted to it; this fit's seed."""
@@ -338,7 +343,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     def _train(
         self,
         codec: TableCodec,
-        task: Task,
+        prepared: PreparedTraining,
         on_epoch: OnEpoch,
         on_step: Callable[[int, int], None],
         checkpoints: Checkpoints | None,
@@ -348,14 +353,14 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         """Train, and keep what was learned."""
         with seeded_weights(self.seed_):
             kind: Any = self.settings_kinds["architecture"]
-            architecture = self.architecture or kind.for_rows(task.rows)
+            architecture = self.architecture or kind.for_rows(prepared.rows)
             model = self._network(self.table_shape(codec), architecture)
-            model = model.to(task.source.rows.num.device)
+            model = model.to(prepared.source.rows.num.device)
         result = train(
             self._loss(model),
-            task.source,
-            task.training,
-            task.selection,
+            prepared.source,
+            prepared.training,
+            prepared.selection,
             self.seed_,
             on_epoch,
             on_step,
@@ -367,9 +372,9 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         self.codec_, self.model_ = codec, model.cpu()
         self.history_ = result.history
         self.best_epoch_ = result.best_epoch
-        self.selected_by_ = task.selection.name
+        self.selected_by_ = prepared.selection.name
         self.collapse_ = result.collapse
-        self._calibrate(task.some_training, task.some_validation)
+        self._calibrate(prepared.some_training, prepared.some_validation)
         if result.collapse.collapsed:
             warnings.warn(
                 f"the latents have collapsed: {result.collapse.active_units:.1f} of "
@@ -654,7 +659,7 @@ def _networks(estimator: TableEstimator, weights: WeightFile) -> nn.Module:
             planned = estimator._network(shape, architecture).state_dict()
     except (ArithmeticError, TypeError, ValueError, RuntimeError) as error:
         raise InputError("config.parameters are not those of a network") from error
-    if weights.kinds != {name: Kind.of(tensor) for name, tensor in planned.items()}:
+    if weights.kinds != {name: TensorKind.of(tensor) for name, tensor in planned.items()}:
         raise InputError("the weights are not those of config.json and codec.json")
     with seeded_weights(estimator.seed_):  # leaves torch's own random numbers where they were
         model = estimator._network(shape, architecture)
@@ -665,8 +670,8 @@ def _networks(estimator: TableEstimator, weights: WeightFile) -> nn.Module:
 
 def _collapse(value: Any, where: str) -> CollapseReport:
     checks = {"active_units": number, "active_share": number, "collapsed": flag}
-    found = StrictObject(value, where).take_all(silent_features=list_of(integer), **checks)
-    return CollapseReport(**found)
+    report = StrictObject(value, where).take_all(silent_features=list_of(integer), **checks)
+    return CollapseReport(**report)
 
 
 def _record(value: Any, where: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from varjepa.errors import InputError
-from varjepa.models.inference import Scores, most_likely_cells, predict_latents
+from varjepa.models.inference import FeatureScores, most_likely_cells, predict_latents
 from varjepa.models.masking import masks_from_cells
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.tables.codec import EncodedTable
@@ -74,18 +74,18 @@ def _leaning(scores: NDArray[np.float64], prior: NDArray[np.float64]) -> NDArray
         np.quantile(scores, np.minimum(1.0, (1.0 + 1.0 / n) * share), method="inverted_cdf")
         for share in (nominal, nominal + CAUTION)
     )
-    found = np.maximum(least, np.minimum(most, nominal))
-    return (n * found + PRIOR_VALUES * prior) / (n + PRIOR_VALUES)
+    levels = np.maximum(least, np.minimum(most, nominal))
+    return (n * levels + PRIOR_VALUES * prior) / (n + PRIOR_VALUES)
 
 
 def levels_from_json(features: int) -> Any:
     """A check of calibrated levels that are read from a file: ascending shares of each feature."""
 
     def check(value: Any, where: str) -> NDArray[np.float64]:
-        found = list_of(list_of(share))(value, where)
-        if len(found) != features or any(len(one) != len(COVERAGES) for one in found):
+        rows = list_of(list_of(share))(value, where)
+        if len(rows) != features or any(len(one) != len(COVERAGES) for one in rows):
             raise InputError(f"{where} must have {len(COVERAGES)} levels for each number")
-        levels = np.array(found, dtype=np.float64).reshape(features, len(COVERAGES))
+        levels = np.array(rows, dtype=np.float64).reshape(features, len(COVERAGES))
         if (np.diff(levels, axis=1) < 0.0).any():
             raise InputError(f"{where} must have ascending levels")
         return levels
@@ -151,10 +151,10 @@ class Clusters:
         return (total / max(1, len(self.mixtures))).float()
 
 
-def score_memberships(clusters: Clusters, posterior: DiagonalGaussian) -> Scores:
+def score_memberships(clusters: Clusters, posterior: DiagonalGaussian) -> FeatureScores:
     """One score a row, of its posterior means."""
     values = clusters.ambiguity(posterior.mean)[:, None, None]
-    return Scores(values, torch.ones_like(values[..., 0], dtype=torch.bool), 0)
+    return FeatureScores(values, torch.ones_like(values[..., 0], dtype=torch.bool), 0)
 
 
 def fit_clusters(tokens: NDArray[np.float32], seed: int) -> Clusters:
@@ -208,15 +208,15 @@ def clusters_from_json(width: int) -> Any:
     """A check of clusters that are read from a file, of embeddings of this width."""
 
     def check(value: Any, where: str) -> Clusters:
-        found = StrictObject(value, where)
-        centre = found.take("centre", _array(width))
-        rows = found.take("components", list_of(list_of(number)))
+        fields = StrictObject(value, where)
+        centre = fields.take("centre", _array(width))
+        rows = fields.take("components", list_of(list_of(number)))
         size = len(rows[0]) if rows else 0
         if not 1 <= size <= COMPONENTS:
             raise InputError(f"{where}.components must be 1 to {COMPONENTS}")
         components = _array(width, size)([list(row) for row in rows], f"{where}.components")
-        mixtures = found.take("mixtures", list_of(_mixture(size)))
-        found.finish()
+        mixtures = fields.take("mixtures", list_of(_mixture(size)))
+        fields.finish()
         if len(mixtures) > len(COUNTS):
             raise InputError(f"{where}.mixtures must be at most {len(COUNTS)}")
         return Clusters(centre, components, mixtures)
@@ -226,15 +226,15 @@ def clusters_from_json(width: int) -> Any:
 
 def _mixture(size: int) -> Any:
     def check(value: Any, where: str) -> Mixture:
-        found = StrictObject(value, where)
-        weights = found.take("log_weight", list_of(number))
+        fields = StrictObject(value, where)
+        weights = fields.take("log_weight", list_of(number))
         if len(weights) not in COUNTS:
             raise InputError(
                 f"{where}.log_weight must be of {', '.join(map(str, COUNTS))} clusters"
             )
-        mean = found.take("mean", _array(len(weights), size))
-        precision = found.take("precision", _array(len(weights), size, size))
-        found.finish()
+        mean = fields.take("mean", _array(len(weights), size))
+        precision = fields.take("precision", _array(len(weights), size, size))
+        fields.finish()
         if not (precision.diagonal(axis1=1, axis2=2) > 0.0).all():
             raise InputError(f"{where}.precision must have a diagonal above 0")
         return Mixture(np.array(weights), mean, precision)
@@ -249,9 +249,9 @@ def _array(*shape: int) -> Any:
         checked: Any = number
         for _ in shape:
             checked = list_of(checked)
-        found = checked(value, where)
+        lists = checked(value, where)
         try:
-            array = np.array(found, dtype=np.float64)
+            array = np.array(lists, dtype=np.float64)
         except ValueError:  # lists of different lengths
             array = np.empty(0)
         if array.shape != shape:
@@ -388,14 +388,14 @@ def neighbours_from_json(numeric: int, levels: tuple[int, ...]) -> Any:
     """A check of rows that are read from a file; ``levels`` counts those of each category."""
 
     def check(value: Any, where: str) -> Neighbours:
-        found = StrictObject(value, where)
-        lists = found.take("num", list_of(list_of(number)))
+        fields = StrictObject(value, where)
+        lists = fields.take("num", list_of(list_of(number)))
         num = _rows(lists, (len(lists), numeric), np.float32, f"{where}.num")
-        lists = found.take("cat", list_of(list_of(integer)))
+        lists = fields.take("cat", list_of(list_of(integer)))
         cat = _rows(lists, (len(num), len(levels)), np.int64, f"{where}.cat")
-        scale = StrictObject(found.take("scale", lambda scale, _: scale), f"{where}.scale")
+        scale = StrictObject(fields.take("scale", lambda scale, _: scale), f"{where}.scale")
         parts = scale.take_all(**dict.fromkeys(PART_WEIGHTS, _mean_and_std))
-        found.finish()
+        fields.finish()
         most = rows_to_keep(numeric + len(levels))
         if len(num) > most:
             raise InputError(f"{where} must have at most {most} rows")
@@ -407,17 +407,17 @@ def neighbours_from_json(numeric: int, levels: tuple[int, ...]) -> Any:
 
 
 def _mean_and_std(value: Any, where: str) -> tuple[float, float]:
-    found = list_of(number)(value, where)
-    if len(found) != 2 or max(map(abs, found)) > _LARGEST or not found[1] > 1.0 / _LARGEST:
+    both = list_of(number)(value, where)
+    if len(both) != 2 or max(map(abs, both)) > _LARGEST or not both[1] > 1.0 / _LARGEST:
         raise InputError(f"{where} must be a mean and a standard deviation")
-    return found[0], found[1]
+    return both[0], both[1]
 
 
 def _rows(lists: Any, shape: tuple[int, int], dtype: Any, where: str) -> NDArray[Any]:
     if len(lists) != shape[0] or any(len(row) != shape[1] for row in lists):
         raise InputError(f"{where} must have the shape {list(shape)}")
     with np.errstate(over="ignore"):
-        found = np.array(lists, dtype=dtype).reshape(shape)
-    if not np.isfinite(found).all():
+        array = np.array(lists, dtype=dtype).reshape(shape)
+    if not np.isfinite(array).all():
         raise InputError(f"{where} must be finite in float32")
-    return found
+    return array

@@ -112,7 +112,9 @@ def cell_predictions(
 
 def _constant_texts(codec: TableCodec) -> list[str]:
     """Categories that have one level only."""
-    return [name for name, found in codec.schema.left_out.items() if isinstance(found.value, str)]
+    return [
+        name for name, left_out in codec.schema.left_out.items() if isinstance(left_out.value, str)
+    ]
 
 
 # --- float32 values as a table

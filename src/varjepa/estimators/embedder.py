@@ -26,7 +26,7 @@ from varjepa.errors import InputError
 from varjepa.estimators.frames import like_input
 from varjepa.estimators.var_t_jepa import DEFAULT_KIND, VarTJEPA
 from varjepa.model_folder import ModelFileError
-from varjepa.models.inference import SPLITS, Aggregate, Kind, Question, embed_rows
+from varjepa.models.inference import SPLITS, Aggregate, LatentKind, Question, embed_rows
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.nn.row_threads import block_size
 from varjepa.tables import read_table
@@ -59,7 +59,7 @@ class Embedder:
     device: str = "auto"
     """auto, cpu or cuda."""
 
-    uncertainty: Kind | Question = DEFAULT_KIND
+    uncertainty: LatentKind | Question = DEFAULT_KIND
     """Which one; "posterior", the paper's, needs no pass but that of the embedding."""
 
     aggregate: Aggregate | None = None
@@ -75,13 +75,13 @@ class Embedder:
         """
         table = read_table(batch)
         with collect_warnings() as odd:
-            found = self.embed(table)
+            embeddings = self.embed(table)
         self._opened().new(odd).warn(stacklevel=2)
         if isinstance(batch, Mapping):
-            return {name: found[name].to_numpy() for name in found.column_names}
+            return {name: embeddings[name].to_numpy() for name in embeddings.column_names}
         if isinstance(batch, pa.RecordBatch):
-            return pa.RecordBatch.from_struct_array(found.to_struct_array().combine_chunks())
-        return like_input(found, batch)
+            return pa.RecordBatch.from_struct_array(embeddings.to_struct_array().combine_chunks())
+        return like_input(embeddings, batch)
 
     def embed(self, table: pa.Table) -> pa.Table:
         """The embeddings of a table that :func:`read_table` gave."""
@@ -176,7 +176,7 @@ class Embedder:
 
 
 def embed_with_uncertainty(
-    estimator: VarTJEPA, X: Any, kind: Kind | Question, aggregate: Aggregate | None = None
+    estimator: VarTJEPA, X: Any, kind: LatentKind | Question, aggregate: Aggregate | None = None
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
     """Embeddings and uncertainties in one pass over the rows.
 
@@ -224,13 +224,13 @@ class _Opened:
         """Whether the model was fitted on an array, whose columns have no names."""
         return not hasattr(self.estimator, "feature_names_in_")
 
-    def new(self, found: TableWarnings) -> TableWarnings:
+    def new(self, collected: TableWarnings) -> TableWarnings:
         """The warnings about columns that were not named before."""
         said = self.said
         fresh = TableWarnings(
-            {name: n for name, n in found.infinite.items() if name not in said.infinite},
-            {name: n for name, n in found.unseen.items() if name not in said.unseen},
-            [name for name in found.extra if name not in said.extra],
+            {name: n for name, n in collected.infinite.items() if name not in said.infinite},
+            {name: n for name, n in collected.unseen.items() if name not in said.unseen},
+            [name for name in collected.extra if name not in said.extra],
         )
         said.add(fresh)
         return fresh

@@ -76,8 +76,8 @@ def table_files(X: Any) -> TableFiles | None:
         return TableFiles.find(X)
     if isinstance(X, str | os.PathLike) and Path(X).suffix.lower() == ".parquet":
         with suppress(InputError):  # reading it will say so
-            found = TableFiles.find(X)
-            return found if is_streamed(found) else None
+            files = TableFiles.find(X)
+            return files if is_streamed(files) else None
     return None
 
 
@@ -104,11 +104,11 @@ def fit_codec(
 def read_encoded(files: TableFiles, codec: TableCodec) -> EncodedTable:
     """All rows, as encoding the whole table would have given them."""
     whole, place = codec.empty(files.rows, has_missing=True), 0
-    with collect_warnings() as found:
+    with collect_warnings() as collected:
         for block in files.blocks(files.schema.names):
             whole.write(place, codec.to_unit(block))
             place += block.num_rows
-    TableWarnings(unseen=found.unseen).warn(stacklevel=3)  # infinite ones: said by the codec
+    TableWarnings(unseen=collected.unseen).warn(stacklevel=3)  # infinite ones: said by the codec
     return whole.drop_full_mask()
 
 
@@ -187,9 +187,9 @@ def draw_numbers(rows: int, count: int, generator: torch.Generator) -> NDArray[n
     """So many different row numbers in random order, without a list of all there are."""
     if rows < 4 * count:
         return torch.randperm(rows, generator=generator)[:count].numpy()
-    found = torch.randint(rows, (2 * count + 100,), generator=generator).numpy()
-    _, first = np.unique(found, return_index=True)
-    return found[np.sort(first)[:count]]
+    drawn = torch.randint(rows, (2 * count + 100,), generator=generator).numpy()
+    _, first = np.unique(drawn, return_index=True)
+    return drawn[np.sort(first)[:count]]
 
 
 def _read_numbers(
@@ -259,6 +259,8 @@ def with_validation(estimator: TableEstimator, data: TrainingData, validation: A
         raise InputError("validation: a table larger than memory picks its own rows")
     if isinstance(validation, Validation):
         return replace(data, validation=validation)
+    if isinstance(validation, tuple) and len(validation) != 2:
+        raise InputError("validation must be a table, a table and its labels, or a Validation")
     X, y = validation if isinstance(validation, tuple) else (validation, None)
     if (y is None) != (data.labels is None):
         raise InputError("y and the labels of the validation rows go together: give both or none")
@@ -292,7 +294,7 @@ def _observed(rows: EncodedTable) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class PreparedTraining:
     """One training: its rows, its length, and how its checkpoint is picked."""
 
     source: RowSource
@@ -307,12 +309,12 @@ class Task:
     """what a training that resumes this one must share; None: not needed"""
 
 
-def make_task(
+def prepare_training(
     estimator: TableEstimator, data: TrainingData, world: World, with_identity: bool
-) -> Task:
+) -> PreparedTraining:
     """Some rows pick the checkpoint, the others are trained on."""
     if data.rows is None:
-        return _streamed_task(estimator, data, world)
+        return _prepare_streamed(estimator, data, world)
     e, rows = estimator, data.rows
     asked: Training = e.settings("training")
     training, probe, validation = _parts(rows, data.validation, asked.validation_share, e.seed_)
@@ -321,7 +323,7 @@ def make_task(
         identity_of(e, data.codec, rows, selection, data.validation) if with_identity else None
     )
     source = RowSource(rows if training is None else rows.take(training), training)
-    return Task(
+    return PreparedTraining(
         source,
         len(source.rows),
         asked.resolve(len(source.rows)),
@@ -435,7 +437,9 @@ def _measure(rank_by: tuple[str, str]) -> Measure:
     return rank_by
 
 
-def _streamed_task(estimator: TableEstimator, data: TrainingData, world: World) -> Task:
+def _prepare_streamed(
+    estimator: TableEstimator, data: TrainingData, world: World
+) -> PreparedTraining:
     """A table in files: the rows that pick the checkpoint are held, the others come in windows."""
     e, codec, files = estimator, data.codec, data.files
     assert files is not None
@@ -455,4 +459,4 @@ def _streamed_task(estimator: TableEstimator, data: TrainingData, world: World) 
     source = WindowedRows(shuffled, codec, size, epochs, rows.take(training), world)
     identity = identity_of_files(e, codec, files, size, selection)
     some = [some_rows(rows.take(part), e.seed_) for part in (training, validation)]
-    return Task(source, len(shuffled), resolved, selection, some[0], some[1], identity)
+    return PreparedTraining(source, len(shuffled), resolved, selection, some[0], some[1], identity)

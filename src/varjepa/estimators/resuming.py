@@ -107,8 +107,8 @@ def identity_of_files(
             codec.features, [*fitted["numeric"], *fitted["categorical"]], strict=True
         )
     }
-    found = _identity(estimator, settings, files.rows, columns, selection)
-    return found | {"files": {file.name: file.fingerprint for file in files.files}}
+    identity = _identity(estimator, settings, files.rows, columns, selection)
+    return identity | {"files": {file.name: file.fingerprint for file in files.files}}
 
 
 def _identity(
@@ -156,27 +156,29 @@ def refuse_another(then: Any, now: dict[str, Any]) -> None:
         return
     if not isinstance(then, dict) or {*then, "files"} != {*now, "files"}:
         raise InputError("the checkpoint to resume from is not of this version")
-    found = []
+    differences = []
     if then["estimator"] != now["estimator"]:
-        found.append(f"the estimator was {then['estimator']}")
+        differences.append(f"the estimator was {then['estimator']}")
     for name in then["settings"] | now["settings"]:
         before, value = then["settings"].get(name), now["settings"].get(name)
         if before != value:
-            found.append(f"{name} was {before!r} and is {value!r}")
+            differences.append(f"{name} was {before!r} and is {value!r}")
     columns, before = now["columns"], then["columns"]
     if before.keys() != columns.keys():
-        found.append(f"the columns are not the same: {listed(sorted(before.keys() ^ columns))}")
+        differences.append(
+            f"the columns are not the same: {listed(sorted(before.keys() ^ columns))}"
+        )
     elif files := _other_files(then.get("files"), now.get("files")):
-        found.append(files)
+        differences.append(files)
     elif then["rows"] != now["rows"]:
-        found.append(f"the table had {then['rows']:,} rows and has {now['rows']:,}")
+        differences.append(f"the table had {then['rows']:,} rows and has {now['rows']:,}")
     elif changed := [name for name in columns if columns[name] != before[name]]:
-        found.append(f"there are other values in {listed(changed)}")
+        differences.append(f"there are other values in {listed(changed)}")
     if then["labels"] != now["labels"]:
-        found.append("the labels are others")
-    if found:  # a setting that is None may be younger than the checkpoint
+        differences.append("the labels are others")
+    if differences:  # a setting that is None may be younger than the checkpoint
         raise InputError(
-            f"the checkpoint to resume from is of another training: {'; '.join(found)}"
+            f"the checkpoint to resume from is of another training: {'; '.join(differences)}"
         )
 
 
@@ -197,7 +199,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _sha256(*tensors: Tensor) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for tensor in tensors:
-        found.update(tensor.cpu().contiguous().numpy().tobytes())
-    return found.hexdigest()
+        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

@@ -267,8 +267,8 @@ def rows_that_would_do(
     rows = max(n + 1, rows_needed(target_risk, confidence))
     while risk < target_risk and rows <= MOST_ROWS_NEEDED:
         answered = round(share * rows)
-        found = risk * answered + 0.84 * math.sqrt(risk * (1 - risk) * answered)
-        if binom.cdf(math.ceil(found), answered, target_risk) <= 1 - confidence:
+        likely_errors = risk * answered + 0.84 * math.sqrt(risk * (1 - risk) * answered)
+        if binom.cdf(math.ceil(likely_errors), answered, target_risk) <= 1 - confidence:
             return rows
         rows = math.ceil(1.05 * rows)
     return None
@@ -339,23 +339,23 @@ def _conformal_rank(rows: int, coverage: float) -> int:
 
 
 def coverage_sentence(
-    found: Threshold, coverage: float, interval: tuple[float, float], confidence: float
+    threshold: Threshold, coverage: float, interval: tuple[float, float], confidence: float
 ) -> str:
     """What a threshold for a share of answered rows promises."""
     low, high = (_percent(round(end, 3)) for end in interval)
     return (
         f"A new row is answered with a chance of at least {_percent(coverage)}; with "
         f"{_percent(confidence)} confidence {low} to {high} of rows are, or more where "
-        f"uncertainties tie ({found.rows} calibration rows)."
+        f"uncertainties tie ({threshold.rows} calibration rows)."
     )
 
 
-def risk_sentence(found: Threshold, target_risk: float, confidence: float) -> str:
+def risk_sentence(threshold: Threshold, target_risk: float, confidence: float) -> str:
     """What a threshold for an error rate promises."""
     return (
         f"With {_percent(confidence)} confidence at most {_percent(target_risk)} of the answered "
-        f"rows are wrong ({found.rows} calibration rows)."
-        if found.accepted
+        f"rows are wrong ({threshold.rows} calibration rows)."
+        if threshold.accepted
         else f"No row is answered: an error rate of {_percent(target_risk)} cannot be certified "
         f"with {_percent(confidence)} confidence."
     )
@@ -653,22 +653,24 @@ class SelectiveClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def _calibrate(self, uncertainty: Floats, wrong: NDArray[np.bool_], others: Others) -> None:
         self.coverage_interval_: tuple[float, float] | None = None
         if self.coverage is not None:
-            found = coverage_threshold(uncertainty, self.coverage)
-            ends = coverage_interval(found.rows, self.coverage, self.confidence)
+            threshold = coverage_threshold(uncertainty, self.coverage)
+            ends = coverage_interval(threshold.rows, self.coverage, self.confidence)
             self.coverage_interval_ = ends
-            self.guarantee_ = coverage_sentence(found, self.coverage, ends, self.confidence)
+            self.guarantee_ = coverage_sentence(threshold, self.coverage, ends, self.confidence)
         else:
             assert self.target_risk is not None
             asked = (self.target_risk, self.confidence)
-            found = risk_threshold(wrong, uncertainty, *asked, start_for(others, self.target_risk))
-            self.guarantee_ = risk_sentence(found, *asked)
-            if not found.accepted:
+            threshold = risk_threshold(
+                wrong, uncertainty, *asked, start_for(others, self.target_risk)
+            )
+            self.guarantee_ = risk_sentence(threshold, *asked)
+            if not threshold.accepted:
                 self.guarantee_ += f" {risk_advice(wrong, uncertainty, *asked, others)}"
-        self.calibration_ = found
-        self.threshold_ = found.value
-        accepted = uncertainty <= found.value
+        self.calibration_ = threshold
+        self.threshold_ = threshold.value
+        accepted = uncertainty <= threshold.value
         self.calibration_risk_ = float(wrong[accepted].mean()) if accepted.any() else float("nan")
-        if not found.accepted:
+        if not threshold.accepted:
             warnings.warn(self.guarantee_, UserWarning, stacklevel=3)
 
 

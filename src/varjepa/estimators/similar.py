@@ -42,10 +42,10 @@ def comparable_rows(
     def views(model: VarTJepa, rows: EncodedTable) -> Tensor:
         return row_views(model, rows, columns.to(rows.num.device))
 
-    found = estimator._compute(X, views)
-    scales = view_scales(found, columns.tolist(), value_widths(estimator.model_))
-    found *= scales
-    return found, None if query is None else estimator._compute(query, views) * scales
+    points = estimator._compute(X, views)
+    scales = view_scales(points, columns.tolist(), value_widths(estimator.model_))
+    points *= scales
+    return points, None if query is None else estimator._compute(query, views) * scales
 
 
 def row_views(model: VarTJepa, rows: EncodedTable, columns: Tensor) -> Tensor:

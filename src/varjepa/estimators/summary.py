@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import math
 import re
+import textwrap
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ from varjepa.settings import expand
 from varjepa.tables.columns import VALUE, CategoricalFeature, Column, NumericFeature
 from varjepa.tables.messages import shortened
 from varjepa.tables.values import ELAPSED
+from varjepa.training.loop import HELD_OUT_CELLS
 
 if TYPE_CHECKING:
     from varjepa.estimators.base import TableEstimator
@@ -69,7 +71,7 @@ def summarise_columns(estimator: TableEstimator) -> list[ColumnSummary]:
     codec = estimator.codec_
     numbers = {n.column: n for n in codec.numeric if n.part in (VALUE, ELAPSED)}
     categories = {category.column: category for category in codec.categorical}
-    found = []
+    summaries = []
     for column in codec.schema.columns:
         if column.left_out is not None:
             words, missing = (
@@ -82,8 +84,8 @@ def summarise_columns(estimator: TableEstimator) -> list[ColumnSummary]:
         else:
             category = categories[column.name]
             words, missing = _levels(category), category.missing_share
-        found.append(ColumnSummary(column.name, column.kind, words, missing))
-    return found
+        summaries.append(ColumnSummary(column.name, column.kind, words, missing))
+    return summaries
 
 
 def _range(number: NumericFeature, column: Column) -> str:
@@ -137,13 +139,20 @@ LEVEL_OFF = (0.05, 0.002)
 """The last quarter of a training has levelled off if it gained less than this share of the whole
 gain, or of the score itself."""
 
+LEAST_VALIDATIONS = 4
+"""Fewer do not show that a score has levelled off."""
+
+LEAST_GAIN = 0.05
+"""Nats a cell by which a good fit predicts better than each column's own distribution: chance in
+the validation rows moves the score by about half of it."""
+
 
 def changed_settings(estimator: TableEstimator) -> dict[str, Any]:
     """Parameters that are not the defaults, nested ones as ``training__epochs``."""
     plain = type(estimator)()
-    found, usual = estimator.get_params(deep=False), plain.get_params(deep=False)
+    own, usual = estimator.get_params(deep=False), plain.get_params(deep=False)
     kinds = estimator.settings_kinds
-    changed = {k: v for k, v in found.items() if k not in kinds and v != usual[k]}
+    changed = {k: v for k, v in own.items() if k not in kinds and v != usual[k]}
     for name in kinds:
         mine, theirs = (expand(name, one.settings(name)) for one in (estimator, plain))
         changed |= {key: value for key, value in mine.items() if value != theirs[key]}
@@ -151,50 +160,105 @@ def changed_settings(estimator: TableEstimator) -> dict[str, Any]:
 
 
 def training_words(estimator: TableEstimator) -> str:
-    """Whether the training went well, in a sentence."""
+    """Whether the fit is good, and whether longer training would help, in sentences."""
     collapse, features = estimator.collapse_, estimator.codec_.features
+    if collapse.collapsed:
+        return "not good: the embeddings have collapsed, so that all rows look alike to the model."
+    name, training = estimator.selected_by_, estimator.settings("training")
     return describe_training(
-        estimator.history_,
-        estimator.selected_by_,
-        estimator.settings("training").patience,
-        collapse.collapsed,
+        [r[name] for r in estimator.history_ if r.get(name) is not None],
+        estimator.cell_baseline() if name == HELD_OUT_CELLS else None,
+        _other_score(estimator),
+        training.patience,
+        training.max_steps is not None or training.time_limit is not None,
         [features[j].name for j in collapse.silent_features],
     )
 
 
 def describe_training(
-    history: Sequence[dict[str, Any]],
-    score_name: str,
+    scores: Sequence[float],
+    baseline: float | None,
+    otherwise: str,
     patience: int,
-    collapsed: bool,
+    is_capped: bool,
     silent_columns: Sequence[str] = (),
 ) -> str:
-    """Whether a training went well, and whether a longer one would help.
+    """Whether a fit whose embeddings have not collapsed is good, and whether longer would help.
 
-    ``silent_columns``: columns that vary and leave no trace in the embedding.
+    Args:
+        scores: of the validations, in order; higher is better.
+        baseline: what each column's own distribution would score; None: nothing to compare with.
+        otherwise: what to say where there is no baseline.
+        patience: validations without improvement that end a training.
+        is_capped: whether a number of steps or seconds may have ended the training.
+        silent_columns: columns that vary and leave no trace in the embedding.
     """
-    if collapsed:
-        return "not good: the latents have collapsed, so that all rows look alike to the model"
-    start = "good: every column leaves a trace in the embedding"
+    if len(scores) < 2:
+        return (
+            f"too short to tell whether it is good: {len(scores)} validation"
+            f"{'s' * (len(scores) != 1)}. Allow more epochs, steps or time."
+        )
+    is_good, quality = True, f"the embeddings have not collapsed; {otherwise}"
+    if baseline is not None:
+        gain = max(scores) - baseline
+        is_good = gain >= LEAST_GAIN
+        quality = (
+            "held-out cells are predicted "
+            f"{'better' if is_good else 'no better'} than by each column's own distribution "
+            f"({gain:+.2f} nats a cell), and the embeddings have not collapsed"
+        )
     if silent_columns:
         names = ", ".join(silent_columns[:5]) + (" …" if len(silent_columns) > 5 else "")
-        start = f"fair: these columns leave no trace in the embedding: {names}"
-    scores = [r[score_name] for r in history if r.get(score_name) is not None]
-    return f"{start}; {_would_longer_help(scores, patience)}"
+        quality += f"; these columns leave no trace in the embedding: {names}"
+    if _was_improving(scores, patience, is_capped):
+        return (
+            "unfinished: the validation score was still improving when training ended. Allow more "
+            f"epochs, steps or time. So far, {quality}."
+        )
+    verdict = "poor" if not is_good else "fair" if silent_columns else "good"
+    if baseline is None and is_good and not silent_columns:
+        verdict = "usable"
+    return f"{verdict}: {quality}. {_would_longer_help(scores, patience)}"
+
+
+def _was_improving(scores: Sequence[float], patience: int, is_capped: bool) -> bool:
+    """Whether the score was on the rise at the end of a training."""
+    best = max(range(len(scores)), key=scores.__getitem__)
+    if is_capped and best == len(scores) - 1:
+        return True
+    before = max(scores[: -max(1, len(scores) // 4)])
+    least = max(LEVEL_OFF[0] * (scores[best] - scores[0]), LEVEL_OFF[1] * abs(scores[best]))
+    return len(scores) - 1 - best < patience and scores[best] - before > least
 
 
 def _would_longer_help(scores: Sequence[float], patience: int) -> str:
-    """From the validation scores of a training, in order; higher is better."""
-    if len(scores) < 2:
-        return "too few validations to tell whether longer training would help"
+    """Of a training whose score was not improving at its end."""
     best = max(range(len(scores)), key=scores.__getitem__)
     if len(scores) - 1 - best >= patience:
-        return "the validation score no longer improved: longer training will not help"
-    before = max(scores[: -max(1, len(scores) // 4)])
-    least = max(LEVEL_OFF[0] * (scores[best] - scores[0]), LEVEL_OFF[1] * abs(scores[best]))
-    if scores[best] - before > least:
-        return "the validation score was still improving when training ended: raise the epochs"
-    return "the validation score has levelled off: longer training would hardly help"
+        return "The validation score no longer improved: longer training will not help."
+    if len(scores) < LEAST_VALIDATIONS:
+        return "Too few validations to tell whether longer training would help."
+    return "The validation score has levelled off: longer training would hardly help."
+
+
+def _other_score(estimator: TableEstimator) -> str:
+    """What picked the checkpoint, where that was not held-out cells."""
+    score = validation_score(estimator)
+    if "accuracy" not in estimator.selected_by_ or score is None:
+        return "no score says how good they are"
+    return f"a linear probe on them has a {estimator.selected_by_} of {score:.2f}"
+
+
+def wrapped(label: str, text: str) -> str:
+    """A labelled text in lines of at most 80 columns, as a terminal shows it."""
+    indent = " " * (len(label) + 2)
+    return textwrap.fill(
+        f"{label}: {printable(text)}",
+        80,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def validation_score(estimator: TableEstimator) -> float | None:
@@ -209,7 +273,7 @@ def validation_score(estimator: TableEstimator) -> float | None:
 def validation_words(estimator: TableEstimator) -> str:
     """The score that kept an epoch, and what it measures."""
     name, score = estimator.selected_by_, validation_score(estimator)
-    means = {"held-out cells": "mean log-likelihood of held-out cells of validation rows, in nats"}
+    means = {HELD_OUT_CELLS: "mean log-likelihood of held-out cells of validation rows, in nats"}
     value = "not measured" if score is None else f"{score:.4g}"
     return f"{means.get(name, f'validation score “{name}”')}: {value}"
 

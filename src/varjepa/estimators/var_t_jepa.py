@@ -68,13 +68,13 @@ from varjepa.models.cells import (
 from varjepa.models.inference import (
     AGGREGATES,
     CELL_QUESTIONS,
-    KINDS,
+    LATENT_KINDS,
     QUESTIONS,
     SPLITS,
     Aggregate,
-    Kind,
+    FeatureScores,
+    LatentKind,
     Question,
-    Scores,
     complete_rows,
     default_aggregate,
     embed_rows,
@@ -89,7 +89,7 @@ from varjepa.models.masking import masks_from_cells
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.nn.row_threads import RowThreads
 from varjepa.randomness import generator_for
-from varjepa.settings import Architecture, Objective, Training, at_least_one, one_of
+from varjepa.settings import Architecture, Objective, Training, at_least_one, is_share, one_of
 from varjepa.tables import TableCodec, read_table
 from varjepa.tables.codec import EncodedTable
 from varjepa.tables.codec_json import StrictObject
@@ -238,7 +238,7 @@ def _std(bins: Bins) -> float:
 DEFAULT_KIND: Question = "unpredictable"
 """What :meth:`VarTJEPA.uncertainty` answers; how it was chosen is said there."""
 
-Scorer = Callable[[VarTJepa, EncodedTable, DiagonalGaussian | None], Scores]
+Scorer = Callable[[VarTJepa, EncodedTable, DiagonalGaussian | None], FeatureScores]
 """Scores a block of rows; the last argument is their posterior, if it has been computed."""
 
 
@@ -314,7 +314,7 @@ class VarTJEPA(TableEstimator):
     def uncertainty(
         self,
         X: Any,
-        kind: Kind | Question = DEFAULT_KIND,
+        kind: LatentKind | Question = DEFAULT_KIND,
         aggregate: Aggregate | None = None,
         splits: int = SPLITS,
     ) -> NDArray[np.float32]:
@@ -351,21 +351,27 @@ class VarTJEPA(TableEstimator):
         return self._compute(self.encode(X), lambda m, rows: scorer(m, rows, None).per_row(over))
 
     def uncertainties(
-        self, X: Any, measures: Sequence[tuple[Kind | Question, Aggregate]] | None = None
+        self, X: Any, measures: Sequence[tuple[LatentKind | Question, Aggregate]] | None = None
     ) -> dict[str, NDArray[np.float32]]:
         """Several uncertainties of each row, by name ("nll mean").  # (n,) each
 
         ``measures`` are pairs of kind and aggregate; None: the four kinds of the latents
         ("posterior", "predictive", "surprise", "nll"), with their usual aggregates.
         """
-        pairs: Sequence[tuple[Kind | Question, Aggregate]]
-        pairs = [(k, default_aggregate(k)) for k in KINDS] if measures is None else measures
+        pairs: Sequence[tuple[LatentKind | Question, Aggregate]]
+        pairs = [(k, default_aggregate(k)) for k in LATENT_KINDS] if measures is None else measures
+        if not isinstance(pairs, Sequence) or any(
+            not isinstance(pair, list | tuple) or len(pair) != 2 for pair in pairs
+        ):
+            raise InputError(f"measures must be pairs of kind and aggregate, not {measures!r}")
         wanted = [self._measure(*pair) for pair in pairs]
-        latent = tuple(kind for kind in KINDS if any(kind == k for k, _ in wanted))
+        latent = tuple(kind for kind in LATENT_KINDS if any(kind == k for k, _ in wanted))
 
         def score(model: VarTJepa, rows: EncodedTable) -> Tensor:
-            found = score_rows(model, rows, latent, self.seed_)
-            scores: dict[Kind | Question, Scores] = {kind: found[kind] for kind in latent}
+            latent_scores = score_rows(model, rows, latent, self.seed_)
+            scores: dict[LatentKind | Question, FeatureScores] = {
+                kind: latent_scores[kind] for kind in latent
+            }
             for kind in dict.fromkeys(k for k, _ in wanted if k not in scores):
                 scores[kind] = self._scorer(kind, SPLITS)(model, rows, None)
             return torch.stack([scores[k].per_row(over) for k, over in wanted], dim=1)
@@ -374,7 +380,7 @@ class VarTJEPA(TableEstimator):
         return dict(zip(names, self._compute(self.encode(X), score).T, strict=True))
 
     def cell_uncertainty(
-        self, X: Any, kind: Kind | Question = DEFAULT_KIND, splits: int = SPLITS
+        self, X: Any, kind: LatentKind | Question = DEFAULT_KIND, splits: int = SPLITS
     ) -> Any:
         """How uncertain each cell is: a frame with the table's own columns in their own order.
 
@@ -382,7 +388,7 @@ class VarTJEPA(TableEstimator):
         parts. NaN where a column has no values and, for all kinds but "unpredictable", "posterior"
         and "predictive", where a cell is missing.
         """
-        one_of("kind", kind, (*CELL_QUESTIONS, *KINDS))
+        one_of("kind", kind, (*CELL_QUESTIONS, *LATENT_KINDS))
         at_least_one("splits", splits)
         check_is_fitted(self)
         table = to_arrow(self, X, reset=False)
@@ -474,8 +480,8 @@ class VarTJEPA(TableEstimator):
         if k > len(rows) - is_own:
             have = f"{len(rows) - is_own} other" if is_own else f"{len(rows)}"
             raise InputError(f"k is {k}, but each row has only {have} rows to be compared with")
-        found, asked = comparable_rows(self, rows, None if is_own else self.encode(query))
-        distances, neighbours = nearest_rows(found, asked if numbers is None else numbers, k)
+        points, asked = comparable_rows(self, rows, None if is_own else self.encode(query))
+        distances, neighbours = nearest_rows(points, asked if numbers is None else numbers, k)
         numbers = np.arange(len(neighbours)) if numbers is None else numbers
         by_name = {
             "query": numbers.repeat(k),
@@ -527,8 +533,8 @@ class VarTJEPA(TableEstimator):
         """
         check_is_fitted(self)
         one_of("cells", cells, ("missing", "all"))
-        if not 0.0 < coverage < 1.0:
-            raise InputError(f"coverage must be above 0 and below 1, not {coverage}")
+        if not is_share(coverage):
+            raise InputError(f"coverage must be above 0 and below 1, not {coverage!r}")
         table = to_arrow(self, X, reset=False)
         rows = self._rows(self.codec_.encode(table))
         device = rows.num.device
@@ -538,8 +544,8 @@ class VarTJEPA(TableEstimator):
         def statistics(model: VarTJepa, block: EncodedTable) -> Tensor:
             return cell_statistics(model, block, columns, mass, cells == "all")
 
-        found = self._compute(rows, statistics)
-        return cell_predictions(self.codec_, table, X, found, coverage, cells)
+        numbers = self._compute(rows, statistics)
+        return cell_predictions(self.codec_, table, X, numbers, coverage, cells)
 
     def map_rows(
         self, X: Any, compute: Callable[[VarTJepa, EncodedTable, Tensor], Tensor]
@@ -633,8 +639,8 @@ class VarTJEPA(TableEstimator):
     def _column_numbers(self) -> Tensor:
         """The column of every feature: the parts of a date have the same.  # (D,)"""
         numbers: dict[str, int] = {}
-        found = [numbers.setdefault(f.column, len(numbers)) for f in self.codec_.features]
-        return torch.tensor(found)
+        columns = [numbers.setdefault(f.column, len(numbers)) for f in self.codec_.features]
+        return torch.tensor(columns)
 
     def _tokens(self, model: VarTJepa, rows: EncodedTable) -> Tensor:
         return embed_rows(model, rows).mean
@@ -649,14 +655,14 @@ class VarTJEPA(TableEstimator):
         return Embedding(mean, std, tuple(f.name for f in self.codec_.features))
 
     def _measure(
-        self, kind: Kind | Question, aggregate: Aggregate | None
-    ) -> tuple[Kind | Question, Aggregate]:
-        one_of("kind", kind, (*QUESTIONS, *KINDS))
+        self, kind: LatentKind | Question, aggregate: Aggregate | None
+    ) -> tuple[LatentKind | Question, Aggregate]:
+        one_of("kind", kind, (*QUESTIONS, *LATENT_KINDS))
         over = default_aggregate(kind) if aggregate is None else aggregate
         one_of(f"aggregate of {kind!r}", over, AGGREGATES[kind])
         return kind, over
 
-    def _scorer(self, kind: Kind | Question, splits: int) -> Scorer:
+    def _scorer(self, kind: LatentKind | Question, splits: int) -> Scorer:
         """What scores a block of rows; it may be given their posterior, if that is known."""
         check_is_fitted(self)
         if kind == "ambiguous":
@@ -666,7 +672,7 @@ class VarTJEPA(TableEstimator):
         if kind == "unpredictable" or kind == "atypical":
             columns, own, question = self._column_numbers(), self._marginals(), kind
 
-            def score(model: VarTJepa, rows: EncodedTable, posterior: Any) -> Scores:
+            def score(model: VarTJepa, rows: EncodedTable, posterior: Any) -> FeatureScores:
                 device = rows.num.device
                 return score_cells(model, rows, columns.to(device), own.to(device), question)
 
@@ -689,6 +695,20 @@ class VarTJEPA(TableEstimator):
             torch.tensor([*numbers, *map(_entropy, levels)], dtype=torch.float32),
             torch.tensor([_std(one) for one in bins], dtype=torch.float32),
         )
+
+    def cell_baseline(self) -> float | None:
+        """Mean log-likelihood of a cell under its column's distribution in the training rows.
+
+        In the units of the validation score: of a binned number it counts the bin and the value,
+        as the likelihood does.
+        """
+        own, codec = self._marginals(), self.codec_
+        nll = own.entropy.numpy().astype(np.float64)
+        spread = np.log(own.std.numpy().astype(np.float64))
+        missing = [number.marginal.missing_share for number in codec.numeric]
+        known = 1.0 - np.array([*missing, *(c.missing_share for c in codec.categorical)])
+        nll[: len(spread)] += spread + (NORMAL_ENTROPY if self._has_bins else 0.0)
+        return -float(np.average(nll, weights=known)) if known.any() else None
 
     def _units(self) -> Units:
         """Scale of numbers and rarity of levels, for distances between rows."""
@@ -716,10 +736,10 @@ class VarTJEPA(TableEstimator):
         kept = self.neighbours_
 
         def parts(model: VarTJepa, block: EncodedTable) -> Tensor:
-            found = {"atypical": atypical(model, block, None).per_row("mean")}
+            by_name = {"atypical": atypical(model, block, None).per_row("mean")}
             if len(kept):
-                found["distance"] = kept.log_distance(fill_rows(model, block), units)
-            return torch.stack([found[name] for name in names], dim=1)
+                by_name["distance"] = kept.log_distance(fill_rows(model, block), units)
+            return torch.stack([by_name[name] for name in names], dim=1)
 
         names = [name for name in PART_WEIGHTS if len(kept) or name != "distance"]
         return dict(zip(names, self._compute(rows, parts).T, strict=True))

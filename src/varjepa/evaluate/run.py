@@ -49,7 +49,7 @@ from varjepa.evaluate.splits import (
     split_rows,
 )
 from varjepa.files import make_folder, write_bytes, write_json
-from varjepa.models.inference import KINDS
+from varjepa.models.inference import LATENT_KINDS
 from varjepa.report.store import Job, ResultStore, Row, run_jobs, study_folder
 from varjepa.settings import PointTraining, Training
 from varjepa.tables import EncodedTable, Kind, TableCodec, infer_schema
@@ -347,7 +347,7 @@ class Comparison:
                 blocks["var_t_jepa"] = Blocks((embedding,))
                 blocks["raw+var_t_jepa"] = Blocks((raw, embedding))
                 arrays = self.parts.read("uncertainties")
-                self.latent = {kind: arrays[kind].astype(np.float64) for kind in KINDS}
+                self.latent = {kind: arrays[kind].astype(np.float64) for kind in LATENT_KINDS}
         return {name: blocks[name] for name in wanted}
 
     def embed(self, estimator: type[TJEPA | VarTJEPA]) -> NDArray[np.float32]:

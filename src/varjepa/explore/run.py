@@ -157,7 +157,7 @@ def _columns(
     new = [name for name in shown if name not in kinds]
     if new:
         kinds |= {column.name: column.kind for column in describe_table(table.select(new)).columns}
-    found = []
+    columns = []
     for name in shown:
         numbers, heat = None, atypical.get(name)
         if kinds[name] == "numeric":
@@ -169,8 +169,8 @@ def _columns(
         texts = tuple(as_text(table[name]).to_pylist())
         has_heat = heat is not None and not np.isnan(heat).all()
         shades = _optional(heat, ~np.isnan(heat)) if heat is not None and has_heat else None
-        found.append(ExploreColumn(name, kinds[name], texts, numbers, shades))
-    return found
+        columns.append(ExploreColumn(name, kinds[name], texts, numbers, shades))
+    return columns
 
 
 def _optional(values: NDArray[Any], valid: NDArray[np.bool_]) -> tuple[float | None, ...]:

@@ -131,8 +131,8 @@ def add_to_confidence(scores: ArrayLike, errors: ArrayLike) -> CombinedScore:
     parts = [fold == i for i in range(FOLDS)]
 
     def over_folds(fit: Callable[[Floats, Floats], CombinedScore]) -> Floats:
-        found = (fit(values[~here], wrong[~here])(values[here]) for here in parts)
-        return np.array([aurc(wrong[here], one) for here, one in zip(parts, found, strict=True)])
+        combined = (fit(values[~here], wrong[~here])(values[here]) for here in parts)
+        return np.array([aurc(wrong[here], one) for here, one in zip(parts, combined, strict=True)])
 
     own = over_folds(lambda *_: alone)
     areas = {r: over_folds(partial(_regress_around, ridge=r)) for r in RIDGES}

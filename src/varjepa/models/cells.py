@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from varjepa.models.inference import CellQuestion, Scores, predict_latents
+from varjepa.models.inference import CellQuestion, FeatureScores, predict_latents
 from varjepa.models.masking import FeatureMasks
 from varjepa.models.var_t_jepa import CellDistributions, VarTJepa
 from varjepa.tables.codec import EncodedTable
@@ -91,11 +91,11 @@ def level_probabilities(cells: CellDistributions, levels: tuple[int, ...], rows:
 
     Shape: ``levels`` counts the states of each, MISSING included → ``(B, Σ (levels − 1))``.
     """
-    found: dict[int, Tensor] = {}
+    probabilities: dict[int, Tensor] = {}
     for features, log_probs in cells.log_probs:
         for place, feature in enumerate(features.tolist()):
-            found[feature] = log_probs[:, place].exp()
-    ordered = [found[feature] for feature in sorted(found)]
+            probabilities[feature] = log_probs[:, place].exp()
+    ordered = [probabilities[feature] for feature in sorted(probabilities)]
     parts = [one[:, 1:count] for one, count in zip(ordered, levels, strict=True)]
     return torch.cat(parts, dim=1) if parts else cells.mean.new_zeros(rows, 0)
 
@@ -224,11 +224,11 @@ def cell_entropies(cells: CellDistributions, own: Marginals) -> Tensor:
     else:
         relative = 0.5 * cells.log_var - own.std.log() + NORMAL_ENTROPY
         numbers = relative.clamp_min(0.0).expand_as(cells.mean)
-    found = numbers.new_zeros(len(numbers), len(own.entropy))
-    found[:, : numbers.shape[1]] = numbers
+    entropies = numbers.new_zeros(len(numbers), len(own.entropy))
+    entropies[:, : numbers.shape[1]] = numbers
     for features, log_probs in cells.log_probs:
-        found[:, features] = _entropy(log_probs)
-    return found
+        entropies[:, features] = _entropy(log_probs)
+    return entropies
 
 
 def _entropy(log_probs: Tensor) -> Tensor:
@@ -239,7 +239,7 @@ def _entropy(log_probs: Tensor) -> Tensor:
 @torch.no_grad()
 def score_cells(
     model: VarTJepa, rows: EncodedTable, columns: Tensor, own: Marginals, kind: CellQuestion
-) -> Scores:
+) -> FeatureScores:
     """Scores of every cell given the row's other columns, in units of its column's entropy.
 
     unpredictable: the entropy, of missing cells too; atypical: −log p(cell | others). A feature
@@ -250,13 +250,13 @@ def score_cells(
     for masks in leave_one_out(rows, columns, CELL_PASSES, with_missing=True):
         cells = predict_distributions(model, rows, masks)
         is_entropy = kind == "unpredictable"
-        found = cell_entropies(cells, own) if is_entropy else cell_nll(cells, rows, own)
-        total = torch.where(asked_cells(masks, features), found, total)
+        scores = cell_entropies(cells, own) if is_entropy else cell_nll(cells, rows, own)
+        total = torch.where(asked_cells(masks, features), scores, total)
     known = (own.entropy > MIN_ENTROPY).expand(len(rows), -1)
     if kind == "atypical" and rows.observed is not None:
         known = known & rows.observed
     scores = total / own.entropy.clamp_min(MIN_ENTROPY)
-    return Scores(scores.unsqueeze(-1), known, model.shape.numeric)
+    return FeatureScores(scores.unsqueeze(-1), known, model.shape.numeric)
 
 
 MIN_ENTROPY = 1e-2
@@ -296,13 +296,13 @@ def expected_cells(model: VarTJepa, rows: EncodedTable, columns: Tensor) -> Tens
     """
     numeric, levels = model.shape.numeric, model.shape.levels
     widths = torch.tensor([1] * numeric + [n - 1 for n in levels], device=rows.num.device)
-    found = rows.num.new_zeros(len(rows), int(widths.sum()))
+    expected = rows.num.new_zeros(len(rows), int(widths.sum()))
     for masks in leave_one_out(rows, columns, with_missing=True):
         cells = predict_distributions(model, rows, masks)
         asked = asked_cells(masks, model.shape.features).repeat_interleave(widths, 1)
         values = torch.cat([cells.mean, level_probabilities(cells, levels, len(rows))], 1)
-        found = torch.where(asked, values, found)
-    return found
+        expected = torch.where(asked, values, expected)
+    return expected
 
 
 def cell_statistics(
@@ -318,7 +318,7 @@ def cell_statistics(
     numeric, levels = model.shape.numeric, model.shape.levels
     widths = torch.tensor([n - 1 for n in levels], dtype=torch.long, device=rows.num.device)
     width = 3 * numeric + int(widths.sum())
-    found = rows.num.new_full((len(rows), width), torch.nan)
+    merged = rows.num.new_full((len(rows), width), torch.nan)
     passes = [*missing_cells(rows), *(leave_one_out(rows, columns) if with_known else ())]
     for masks in passes:
         cells = predict_distributions(model, rows, masks)
@@ -327,5 +327,5 @@ def cell_statistics(
         statistics = [cells.mean, *central_interval(cells, mass)]
         statistics.append(level_probabilities(cells, levels, len(rows)))
         where = [numbers, numbers, numbers, categories.repeat_interleave(widths, 1)]
-        found = torch.where(torch.cat(where, 1), torch.cat(statistics, 1), found)
-    return found
+        merged = torch.where(torch.cat(where, 1), torch.cat(statistics, 1), merged)
+    return merged

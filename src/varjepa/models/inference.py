@@ -211,12 +211,12 @@ def _complete(
 # halves, each predicted from the other, a few times over. The splits are fixed by a seed and are
 # the same for all rows, so a score does not depend on the other rows of its batch.
 
-Kind = Literal["posterior", "predictive", "surprise", "nll"]
+LatentKind = Literal["posterior", "predictive", "surprise", "nll"]
 """posterior: std of q(s_w | row), the paper's score; predictive: std of r(s_y | other columns);
 surprise: KL(q ‖ r), how far the row moves the posterior from the prediction; nll: −log p(value |
 other columns). r is the imputer; without one, the objective's predictor."""
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+LATENT_KINDS: tuple[LatentKind, ...] = get_args(LatentKind)
 
 CellQuestion = Literal["unpredictable", "atypical"]
 """What may be uncertain about a cell, and so about a row, in plain words. unpredictable: it is
@@ -234,7 +234,7 @@ nll): half the mean over numbers and half the mean over categories, or the mean 
 A density and a probability have no scale in common, and many of one kind would outweigh a few of
 the other."""
 
-AGGREGATES: Mapping[Kind | Question, tuple[Aggregate, ...]] = {
+AGGREGATES: Mapping[LatentKind | Question, tuple[Aggregate, ...]] = {
     **dict.fromkeys(QUESTIONS, ("mean", "q90")),
     "posterior": ("mean", "q90", "geometric"),
     "predictive": ("mean", "q90", "geometric"),
@@ -242,18 +242,18 @@ AGGREGATES: Mapping[Kind | Question, tuple[Aggregate, ...]] = {
     "nll": ("mean", "q90", "balanced"),
 }
 
-Measure = tuple[Kind, Aggregate]
+Measure = tuple[LatentKind, Aggregate]
 """One number per row."""
 
 MEASURES: tuple[Measure, ...] = tuple(
-    (kind, aggregate) for kind in KINDS for aggregate in AGGREGATES[kind]
+    (kind, aggregate) for kind in LATENT_KINDS for aggregate in AGGREGATES[kind]
 )
 
 SPLITS = 2
 """How many times the columns are cut into halves: more is less noisy and slower."""
 
 
-def default_aggregate(kind: Kind | Question) -> Aggregate:
+def default_aggregate(kind: LatentKind | Question) -> Aggregate:
     """The geometric mean for predictive spread, the mean for all other kinds.
 
     Columns differ in how predictable they are by orders of magnitude. The arithmetic mean of the
@@ -263,7 +263,7 @@ def default_aggregate(kind: Kind | Question) -> Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class FeatureScores:
     """Scores of every latent dimension (posterior, predictive) or every cell (surprise, nll)."""
 
     values: Tensor  # (B, D, d) or (B, D, 1)
@@ -294,11 +294,11 @@ class Scores:
 def score_rows(
     model: VarTJepa,
     rows: EncodedTable,
-    kinds: Sequence[Kind],
+    kinds: Sequence[LatentKind],
     seed: int,
     posterior: DiagonalGaussian | None = None,
     splits: int = SPLITS,
-) -> dict[Kind, Scores]:
+) -> dict[LatentKind, FeatureScores]:
     """Score every feature of every row; several kinds share their predictions.
 
     ``posterior``: the result of :func:`embed_rows`, if it has been computed already.
@@ -308,7 +308,7 @@ def score_rows(
     if posterior is None and not {"predictive", "nll"}.issuperset(kinds):
         posterior = embed_rows(model, rows)
 
-    def score(kind: Kind, r: DiagonalGaussian) -> Tensor:
+    def score(kind: LatentKind, r: DiagonalGaussian) -> Tensor:
         if kind == "predictive":
             return r.std  # (B, D, d)
         if kind == "nll":
@@ -325,13 +325,15 @@ def score_rows(
             totals[kind] = totals[kind] + torch.where(asked, score(kind, r), 0.0)
 
     observed = everything if rows.observed is None else rows.observed
-    scores: dict[Kind, Scores] = {
+    scores: dict[LatentKind, FeatureScores] = {
         # a prediction exists for missing cells too, a surprise does not
-        kind: Scores(total / splits, everything if kind == "predictive" else observed, numeric)
+        kind: FeatureScores(
+            total / splits, everything if kind == "predictive" else observed, numeric
+        )
         for kind, total in totals.items()
     }
     if "posterior" in kinds and posterior is not None:
-        scores["posterior"] = Scores(posterior.std, everything, numeric)
+        scores["posterior"] = FeatureScores(posterior.std, everything, numeric)
     return scores
 
 

@@ -198,10 +198,10 @@ def _foreign(path: Path) -> InputError:
 
 
 def _origins(path: Path) -> dict[str, Any]:
-    found = read_json(path) if path.exists() else {}
-    if not isinstance(found, dict):
+    origins = read_json(path) if path.exists() else {}
+    if not isinstance(origins, dict):
         raise InputError(f"{path} is not a JSON file this version wrote")
-    return found
+    return origins
 
 
 def _digest(value: Any) -> str:

@@ -1,4 +1,7 @@
-"""One table object for every report, rendered as HTML, as Markdown or for a terminal."""
+"""One table object for every report, rendered as Markdown or for a terminal.
+
+A page renders it as HTML: ``table.html.j2``.
+"""
 
 from __future__ import annotations
 
@@ -110,13 +113,6 @@ def _line(cells: Sequence[str]) -> str:
     """A bar inside a cell would shift its line."""
     clean = [re.sub(r"\s+", " ", cell).replace("|", "/") for cell in cells]
     return "| " + " | ".join(clean) + " |"
-
-
-def to_html(table: Table) -> str:
-    """The ``table`` element of a page, with its scrolling box; needs jinja2."""
-    from varjepa.report.page import render_template
-
-    return render_template("table.html.j2", table=table, signs=SIGNS)
 
 
 def to_terminal(table: Table) -> TerminalTable:

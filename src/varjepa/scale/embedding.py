@@ -42,11 +42,11 @@ def embed_block(
 ) -> pa.Table:
     """A block's embeddings, in the columns and types of the first file."""
     with naming(table):
-        found = embedder.embed(block)
+        embeddings = embedder.embed(block)
         try:
-            return found.cast(schema)
+            return embeddings.cast(schema)
         except pa.ArrowException as error:
-            kinds = zip(found.schema, schema, strict=True)
+            kinds = zip(embeddings.schema, schema, strict=True)
             odd, kind = next((mine.name, first.type) for mine, first in kinds if mine != first)
             raise InputError(
                 f"column {quoted(odd)} cannot be kept as {kind}, its type in the first file"
@@ -132,7 +132,7 @@ def this_process(work: Work, missing: Sequence[Part], report: Report) -> None:
 def embed_part(work: Work, part: Part) -> None:
     """Compute and write one part by itself."""
     rows = open_rows(work.embedder, work.tables[part.number], work.batch_rows)
-    _embed_part(work, part, rows, lambda done, found: None)
+    _embed_part(work, part, rows, lambda done, collected: None)
 
 
 def _embed_part(work: Work, part: Part, rows: ForwardRows, report: Report) -> None:
@@ -141,13 +141,13 @@ def _embed_part(work: Work, part: Part, rows: ForwardRows, report: Report) -> No
     path = work.out / part.path
     make_folder(path.parent)
     with (
-        collect_warnings() as found,
-        appending(path, schema, describe=lambda: describe_part(work.plan, found)) as append,
+        collect_warnings() as collected,
+        appending(path, schema, describe=lambda: describe_part(work.plan, collected)) as append,
     ):
         for block in rows.take(part.start, part.stop):
             append(embed_block(work.embedder, table, block, schema))
             report(len(block), TableWarnings())
-    report(0, found)
+    report(0, collected)
 
 
 def embed_to_folder(
@@ -193,10 +193,10 @@ def embed_to_folder(
         before = done = total - sum(map(len, missing))
         on_rows(done, total)
 
-        def report(rows: int, found: TableWarnings) -> None:
+        def report(rows: int, new: TableWarnings) -> None:
             nonlocal done
             done += rows
-            warnings.add(found)
+            warnings.add(new)
             on_rows(done, total)
 
         if missing:

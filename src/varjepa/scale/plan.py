@@ -98,7 +98,7 @@ def keep_plan(folder: Path, plan: Plan, may_choose_rows: bool) -> Plan:
     _refuse_clashes(plan)
     path = folder / PLAN_FILE
     if not path.exists():
-        if any(not found.name.startswith(".") for found in folder.iterdir()):
+        if any(not path.name.startswith(".") for path in folder.iterdir()):
             raise InputError(f"{folder} is not empty, and holds no embeddings to continue")
         write_json(path, plan.to_json())
         return plan
@@ -132,12 +132,12 @@ def read_part(folder: Path, plan: Plan, part: Part) -> TableWarnings | None:
 
 
 def _read(path: Path) -> Plan:
-    found = read_json(path)
+    fields = read_json(path)
     try:
-        if (found.pop("format"), found.pop("version")) != (FORMAT, VERSION):
+        if (fields.pop("format"), fields.pop("version")) != (FORMAT, VERSION):
             raise ValueError
-        inputs = tuple(PlannedInput(**one) for one in found.pop("inputs"))
-        return Plan(**{**found, "keep": tuple(found["keep"])}, inputs=inputs)
+        inputs = tuple(PlannedInput(**one) for one in fields.pop("inputs"))
+        return Plan(**{**fields, "keep": tuple(fields["keep"])}, inputs=inputs)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} is not a plan that this version wrote") from error
 

@@ -134,26 +134,26 @@ def _anywhere(work: Work, device: str) -> Work:
 def _arrived(work: Work, part: Part) -> TableWarnings:
     """What a part that was just written says, as it is seen from here."""
     end = time.monotonic() + PATIENCE
-    while (found := read_part(work.out, work.plan, part)) is None:
+    while (part_warnings := read_part(work.out, work.plan, part)) is None:
         if time.monotonic() > end:
             raise InputError(
                 f"a worker wrote {work.out / part.path}, which is not there on this machine; "
                 "--out must be a folder that all of them share"
             )
         time.sleep(0.1)
-    return found
+    return part_warnings
 
 
 def _check_version() -> None:
     """One sentence that says what to install, where Ray is missing or too old; nothing imported."""
     try:
-        found = version("ray")
+        installed = version("ray")
     except PackageNotFoundError as error:
         raise InputError("--engine ray needs Ray: pip install 'varjepa[scale]'") from error
-    numbers = re.match(r"(\d+)\.(\d+)", found)
+    numbers = re.match(r"(\d+)\.(\d+)", installed)
     if numbers is None or (int(numbers[1]), int(numbers[2])) < OLDEST:
         raise InputError(
-            f"Ray {found} may run code that is hidden in a Parquet file, and {OLDEST[0]}."
+            f"Ray {installed} may run code that is hidden in a Parquet file, and {OLDEST[0]}."
             f"{OLDEST[1]} does not: pip install --upgrade 'varjepa[scale]'"
         )
 
@@ -173,13 +173,13 @@ def _import_ray(is_own: bool) -> Any:
 
 def _check_address(address: str) -> None:
     """Ray itself would wait for minutes."""
-    found = re.fullmatch(r"(?:ray://)?\[?([^/]+?)\]?:(\d+)", address)
-    if found is None:
+    host_and_port = re.fullmatch(r"(?:ray://)?\[?([^/]+?)\]?:(\d+)", address)
+    if host_and_port is None:
         if address not in ("local", "auto"):
             raise InputError(f"--address {address} is neither auto nor a host:port")
         return
     try:
-        socket.create_connection((found[1], int(found[2])), CONNECT_SECONDS).close()
+        socket.create_connection((host_and_port[1], int(host_and_port[2])), CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise InputError(f"--address {address}: there is no answer") from error
 

@@ -142,17 +142,17 @@ def fit_columns(
     sample = _Sample(source.rows, sum(n.width for n in numbers.values()), limits)
     for block in source.blocks(source.schema.names):
         kept = sample.of(block.num_rows)
-        for name, found in numbers.items():
-            found.add(block[name], kept)
+        for name, summary in numbers.items():
+            summary.add(block[name], kept)
         for column in categories:
             levels[column.name].add(category_text(block[column.name], column.type))
     counts = {c.name: _exact_counts(c, levels[c.name], source) for c in categories}
-    known = {name: source.rows - found.missing for name, found in levels.items()}
-    complete = {name: found.column() for name, found in numbers.items()}
+    known = {name: source.rows - summary.missing for name, summary in levels.items()}
+    complete = {name: summary.column() for name, summary in numbers.items()}
     columns = tuple(complete.get(c.name, c) for c in drafts)
     chosen = overrides or {}
     reasons = {
-        **{name: found.reason() for name, found in numbers.items() if name not in chosen},
+        **{name: summary.reason() for name, summary in numbers.items() if name not in chosen},
         **{name: text_reason(counts[name], known[name]) for name in known if name not in chosen},
     }
     if all(reasons.get(c.name) for c in columns):  # better a poor model than none
@@ -167,17 +167,17 @@ def fit_columns(
     schema = TableSchema(tuple(replace(c, left_out=left_out.get(c.name)) for c in columns))
     numeric = tuple(
         feature
-        for name, found in numbers.items()
+        for name, summary in numbers.items()
         if name not in left_out
-        for feature in found.features(source.rows, scaling)
+        for feature in summary.features(source.rows, scaling)
     )
     categorical = tuple(
-        _fit_levels(name, found, known[name], source.rows, max_levels)
-        for name, found in counts.items()
+        _fit_levels(name, table, known[name], source.rows, max_levels)
+        for name, table in counts.items()
         if name not in left_out
     )
     _refuse_equal_names([n.feature.name for n in numeric] + [c.feature.name for c in categorical])
-    infinite = {name: found.infinite for name, found in numbers.items()}
+    infinite = {name: summary.infinite for name, summary in numbers.items()}
     return schema, numeric, categorical, TableWarnings(infinite=infinite)
 
 
@@ -194,11 +194,11 @@ class _Numbers:
         self.valid = self.infinite = 0
 
     def add(self, data: pa.ChunkedArray, kept: NDArray[np.bool_] | None) -> None:
-        found = read_parts(self.draft, data)
-        self.valid += int(found.valid.sum())
-        self.infinite += found.infinite
-        for part, values in found.values.items():
-            self.parts.setdefault(part, NumberSummary(self.floats)).add(values, found.valid, kept)
+        parts = read_parts(self.draft, data)
+        self.valid += int(parts.valid.sum())
+        self.infinite += parts.infinite
+        for part, values in parts.values.items():
+            self.parts.setdefault(part, NumberSummary(self.floats)).add(values, parts.valid, kept)
 
     def column(self) -> Column:
         if self.draft.kind != "numeric":
@@ -257,9 +257,9 @@ def _fit_levels(
     return CategoricalFeature(name, levels, (rows - known) / rows, known - sum(levels.counts))
 
 
-def _exact_counts(column: Column, found: LevelSummary, source: TableSource) -> pa.Table:
-    counts = found.counts()
-    if not found.lost:
+def _exact_counts(column: Column, summary: LevelSummary, source: TableSource) -> pa.Table:
+    counts = summary.counts()
+    if not summary.lost:
         return counts
     texts = (
         category_text(block[column.name], column.type) for block in source.blocks([column.name])
@@ -321,8 +321,8 @@ def restore_instants(instants: Instants, kind: pa.DataType) -> pa.Array:
         return _dictionary(restore_instants(instants, kind.value_type), kind)
     if pa.types.is_null(kind):
         return pa.nulls(len(instants.counts))
-    found = instants_to_arrow(instants)
-    return found.cast(kind, safe=False)
+    dates = instants_to_arrow(instants)
+    return dates.cast(kind, safe=False)
 
 
 def _levels_as(texts: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -473,14 +473,14 @@ class TableCodec:
             if column.kind != "categorical"
         }
         for i, number in enumerate(self.numeric):
-            found = parts[number.column]
-            odd.infinite[number.column] = found.infinite
+            read = parts[number.column]
+            odd.infinite[number.column] = read.infinite
             if number.scaler.is_empty:  # nothing was learnt that a value could be placed on
-                odd.unseen[number.column] = int(found.valid.sum())
+                odd.unseen[number.column] = int(read.valid.sum())
                 continue
-            unit = number.scaler.to_unit(found.values[number.part])
-            x_num[:, i] = np.where(found.valid, unit, 0.0)
-            observed[:, i] = found.valid
+            unit = number.scaler.to_unit(read.values[number.part])
+            x_num[:, i] = np.where(read.valid, unit, 0.0)
+            observed[:, i] = read.valid
         for j, category in enumerate(self.categorical):
             name, levels = category.column, category.levels
             text = category_text(table[name], columns[name].type, levels)
@@ -501,16 +501,16 @@ class TableCodec:
 
         A level that training never saw is a value.
         """
-        found = {}
+        missing = {}
         for column in self.schema.columns:
             if column.left_out is not None and column.name not in table.column_names:
                 continue
             data = table[column.name]
             if column.kind == "categorical" or column.left_out is not None:
-                found[column.name] = pc.is_null(data, nan_is_null=True).to_numpy()
+                missing[column.name] = pc.is_null(data, nan_is_null=True).to_numpy()
             else:
-                found[column.name] = ~read_parts(column, data).valid
-        return found
+                missing[column.name] = ~read_parts(column, data).valid
+        return missing
 
     def unseen_cells(self, table: Any) -> dict[str, NDArray[np.bool_]]:  # (N,) each
         """Cells of each category with a level that is not among those of the training rows.
@@ -520,12 +520,12 @@ class TableCodec:
         """
         table, columns = read_table(table), self._columns()
         self._extra_names(table)  # an absent column is an error
-        found = {}
+        unseen = {}
         for category in self.categorical:
             name, levels = category.column, category.levels
             text = category_text(table[name], columns[name].type, levels)
-            found[name] = text.is_valid().to_numpy() & (levels.encode(text) == 0)
-        return found
+            unseen[name] = text.is_valid().to_numpy() & (levels.encode(text) == 0)
+        return unseen
 
     def decode(
         self,

@@ -55,9 +55,9 @@ class StrictObject:
 
     def take_all(self, **checks: Check) -> dict[str, Any]:
         """The values of all keys there may be."""
-        found = {key: self.take(key, check) for key, check in checks.items()}
+        values = {key: self.take(key, check) for key, check in checks.items()}
         self.finish()
-        return found
+        return values
 
     def finish(self) -> None:
         if self.left:
@@ -99,12 +99,12 @@ def number(value: Any, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{where} must be a finite number")
     try:
-        found = float(value)
+        as_float = float(value)
     except OverflowError:
-        found = math.inf
-    if not math.isfinite(found):
+        as_float = math.inf
+    if not math.isfinite(as_float):
         raise InputError(f"{where} must be a finite number")
-    return found
+    return as_float
 
 
 def integer_or_number(value: Any, where: str) -> int | float:
@@ -149,7 +149,7 @@ LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 def fitted_from_json(value: Any) -> dict[str, Any]:
     """The fields of a TableCodec, by name."""
-    found = StrictObject(value, "codec").take_all(
+    fields = StrictObject(value, "codec").take_all(
         format=one_of((FORMAT,)),
         version=_version,
         scaling=one_of(SCALINGS),
@@ -157,10 +157,10 @@ def fitted_from_json(value: Any) -> dict[str, Any]:
         numeric=list_of(_numeric),
         categorical=list_of(_categorical),
     )
-    del found["format"], found["version"]
-    columns = found.pop("columns")
-    _check_agreement(columns, found["numeric"], found["categorical"])
-    return {"schema": TableSchema(columns), **found}
+    del fields["format"], fields["version"]
+    columns = fields.pop("columns")
+    _check_agreement(columns, fields["numeric"], fields["categorical"])
+    return {"schema": TableSchema(columns), **fields}
 
 
 def _version(value: Any, where: str) -> None:
@@ -217,7 +217,7 @@ def _type(value: Any, where: str) -> pa.DataType:
 
 
 def _numeric(value: Any, where: str) -> NumericFeature:
-    found = StrictObject(value, where).take_all(
+    fields = StrictObject(value, where).take_all(
         column=whole_text,
         part=one_of((VALUE, ELAPSED, *CALENDAR_PARTS)),
         missing_share=share,
@@ -232,10 +232,10 @@ def _numeric(value: Any, where: str) -> NumericFeature:
         heights=list_of(number),
         step=optional(integer_or_number),
     )
-    column, part = found.pop("column"), found.pop("part")
-    marginal = Marginal(found.pop("missing_share"), found.pop("quantiles"))
-    bins = found.pop("bins")
-    scaler = Scaler(**found)
+    column, part = fields.pop("column"), fields.pop("part")
+    marginal = Marginal(fields.pop("missing_share"), fields.pop("quantiles"))
+    bins = fields.pop("bins")
+    scaler = Scaler(**fields)
     _check_scaler(scaler, where)
     if scaler.is_empty != (len(bins) == 0):
         raise InputError(f"{where}.bins belong to columns with values, and only to them")
@@ -310,20 +310,20 @@ def _is_step(scaler: Scaler) -> bool:
 
 
 def _categorical(value: Any, where: str) -> CategoricalFeature:
-    found = StrictObject(value, where).take_all(
+    fields = StrictObject(value, where).take_all(
         column=whole_text,
         missing_share=share,
         rare=count,
         levels=list_of(whole_text),
         counts=list_of(integer),
     )
-    texts, counts = pa.array(found["levels"], pa.large_string()), found["counts"]
+    texts, counts = pa.array(fields["levels"], pa.large_string()), fields["counts"]
     if len(texts) != len(counts) or (counts and not 0 <= min(counts) <= max(counts) < 2**63):
         raise InputError(f"{where} must have one count, not negative, for each level")
     if len(texts) > 1 and not pc.all(pc.less(texts[:-1], texts[1:])).as_py():
         raise InputError(f"{where}.levels must be distinct and sorted")
     levels = Levels(texts, counts)
-    return CategoricalFeature(found["column"], levels, found["missing_share"], found["rare"])
+    return CategoricalFeature(fields["column"], levels, fields["missing_share"], fields["rare"])
 
 
 def _check_agreement(

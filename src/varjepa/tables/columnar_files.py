@@ -101,9 +101,13 @@ def group_rows(path: Path) -> list[int]:
 def has_no_value(path: Path, column: str) -> bool:
     """Whether a file says of itself that every cell of a column is missing."""
     with _open_parquet(path) as file:
-        found = file.metadata
-        places = [j for j in range(found.num_columns) if found.schema.column(j).path == column]
-        chunks = [found.row_group(i).column(j) for i in range(found.num_row_groups) for j in places]
+        metadata = file.metadata
+        places = [
+            j for j in range(metadata.num_columns) if metadata.schema.column(j).path == column
+        ]
+        chunks = [
+            metadata.row_group(i).column(j) for i in range(metadata.num_row_groups) for j in places
+        ]
     return bool(chunks) and all(
         chunk.is_stats_set and chunk.statistics.null_count == chunk.num_values for chunk in chunks
     )
@@ -178,9 +182,9 @@ def _longest_values(path: Path, group: int, columns: Sequence[str]) -> dict[str,
         return {}
     values = {name: getattr(head.column(name), "dictionary", None) for name in columns}
     return {
-        name: pc.max(pc.binary_length(found)).as_py() or 0
-        for name, found in values.items()
-        if found is not None
+        name: pc.max(pc.binary_length(dictionary)).as_py() or 0
+        for name, dictionary in values.items()
+        if dictionary is not None
     }
 
 

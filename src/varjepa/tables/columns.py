@@ -249,7 +249,7 @@ class NumberSummary:
         is_enough = len(kept) == self.count or len(kept) ** 2 > 20 * min(places, self.count)
         return is_enough and len(np.unique(kept)) == len(kept)
 
-    def take_kept(self) -> NDArray[Any]:
+    def take_sample(self) -> NDArray[Any]:
         """The numbers that were kept, in the order of the rows, which are then released.
 
         Of a sample, the smallest and the largest number of all rows are part.
@@ -339,15 +339,15 @@ def count_again(levels: pa.ChunkedArray, blocks: Iterable[pa.ChunkedArray]) -> p
     wanted = levels.combine_chunks()
     counts = np.zeros(len(wanted), dtype=np.int64)
     for text in blocks:
-        found = pc.index_in(text, value_set=wanted).drop_null().to_numpy()
-        counts += np.bincount(found, minlength=len(wanted))
+        places = pc.index_in(text, value_set=wanted).drop_null().to_numpy()
+        counts += np.bincount(places, minlength=len(wanted))
     return pa.table({"text": wanted, "count": counts})
 
 
 def _counts(text: pa.ChunkedArray) -> pa.Table:
-    found = pc.value_counts(text.drop_null())
-    texts = found.field("values").cast(pa.large_string())
-    return pa.table({"text": texts, "count": found.field("counts").cast(pa.int64())})
+    counts = pc.value_counts(text.drop_null())
+    texts = counts.field("values").cast(pa.large_string())
+    return pa.table({"text": texts, "count": counts.field("counts").cast(pa.int64())})
 
 
 def _size(counts: pa.Table) -> int:
@@ -440,7 +440,7 @@ def _check_columns(source: TableSource, overrides: Mapping[str, Kind] | None) ->
         raise InputError("the table has no rows")
     for name, kind in (overrides or {}).items():
         if name not in schema.names:
-            close = suggestion(name, schema.names)
+            close = suggestion(str(name), schema.names)
             raise InputError(f"there is no column {quoted(name)} to treat as {kind}{close}")
         if kind not in KINDS:
             raise InputError(
@@ -480,7 +480,7 @@ def _kind(field: pa.Field, source: TableSource) -> Kind:
 def _is_text_of_numbers(name: str, source: TableSource) -> bool:
     """Whether some cell is a number and none is anything else but missing.
 
-    Whole numbers beside a word such as NULL are codes: there the word is one more level.
+    Whole numbers next to a word such as NULL are codes: there the word is one more level.
     """
     is_number = has_fractions = has_words = False
     for block in source.blocks([name]):
@@ -519,9 +519,9 @@ class Levels:
     @classmethod
     def fit(cls, text: pa.ChunkedArray, max_levels: int | None = None) -> Levels:
         """All distinct texts, or the ``max_levels`` most frequent (ties: first in sorted order)."""
-        found = LevelSummary()
-        found.add(text)
-        return cls.of_counts(found.counts(), max_levels)
+        summary = LevelSummary()
+        summary.add(text)
+        return cls.of_counts(summary.counts(), max_levels)
 
     @classmethod
     def of_counts(cls, counts: pa.Table, max_levels: int | None = None) -> Levels:
@@ -685,7 +685,7 @@ def fit_part(
     """One part of a column; a calendar part that never varies says nothing and is left out."""
     if part in CALENDAR_PARTS and numbers.low == numbers.high:
         return None
-    known = numbers.take_kept()
+    known = numbers.take_sample()
     is_integer = column.is_integer or column.unit is not None
     scaler = Scaler.fit(known, is_integer, scaling, numbers.step)
     unit = scaler.to_unit(known)

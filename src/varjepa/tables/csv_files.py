@@ -21,7 +21,7 @@ import pyarrow.csv
 
 from varjepa.errors import InputError
 from varjepa.tables.messages import quoted, refuse_bad_names
-from varjepa.tables.table_files import GZIP, ExpansionLimit, skip_rows
+from varjepa.tables.table_files import GZIP, MAGIC, ExpansionLimit, skip_rows
 from varjepa.tables.values import MISSING_WORDS
 
 _HEAD = 1 << 16
@@ -50,7 +50,7 @@ _ORDER = (
     pa.string(),
     pa.binary(),
 )
-"""Types that Arrow tries on a column, in its order."""
+"""Types that a column may have, in the order in which Arrow attempts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,8 @@ class CsvFile:
             raise InputError(f"{path} is empty")
         if head.startswith(b"PK\x03\x04"):
             raise InputError(f"{path} is a ZIP or Excel file; save the table as CSV")
+        if head.startswith(MAGIC):  # of a plain file the reader is another one
+            raise InputError(f"{path} is a gzipped Parquet or Arrow file; unpack it with gunzip")
         if head.startswith(_UTF16_MARKS) or b"\0" in head:
             raise InputError(f"{path} is not UTF-8 text; it looks like UTF-16, so save it as UTF-8")
         text = head.decode("utf-8", "replace")

@@ -121,20 +121,20 @@ def describe_table(table: Any, column_kinds: Mapping[str, Kind] | None = None) -
 
 def describe_codec(codec: TableCodec, rows: int | None = None) -> TableDescription:
     """What a codec was fitted to; ``rows`` is how many rows that had, where it is known."""
-    found: dict[str, ColumnDescription] = {}
+    by_name: dict[str, ColumnDescription] = {}
     columns = {column.name: column for column in codec.schema.columns}
     for name, left_out in codec.schema.left_out.items():
-        found[name] = _describe_left_out(columns[name], left_out)
+        by_name[name] = _describe_left_out(columns[name], left_out)
     for number in codec.numeric:
         column = columns[number.column]
         if number.part == VALUE:
-            found[column.name] = _describe_numbers(column, number, rows)
+            by_name[column.name] = _describe_numbers(column, number, rows)
         elif number.part == ELAPSED:
             parts = [n.part for n in codec.numeric if n.column == column.name and n.part != ELAPSED]
-            found[column.name] = _describe_dates(column, number, parts)
+            by_name[column.name] = _describe_dates(column, number, parts)
     for category in codec.categorical:
-        found[category.column] = _describe_levels(category)
-    return TableDescription(tuple(found[name] for name in codec.schema.names), rows)
+        by_name[category.column] = _describe_levels(category)
+    return TableDescription(tuple(by_name[name] for name in codec.schema.names), rows)
 
 
 def _describe_left_out(column: Column, left_out: LeftOut) -> ColumnDescription:
@@ -214,8 +214,8 @@ def _describe_levels(category: CategoricalFeature) -> ColumnDescription:
 def _date(value: Any, column: Column) -> str:
     assert column.unit is not None
     count, is_there = np.array([value], dtype=np.int64), np.ones(1, dtype=bool)
-    found = restore_instants(Instants(count, is_there, column.unit), column.type)
-    return str(found.cast(pa.string())[0])
+    date = restore_instants(Instants(count, is_there, column.unit), column.type)
+    return str(date.cast(pa.string())[0])
 
 
 def _number(value: Any, column: Column) -> str:

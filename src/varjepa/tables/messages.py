@@ -104,17 +104,14 @@ class TableWarnings:
             return
         messages = []
         if self.extra:
-            messages.append(
-                "ignored columns that were not there when the model was fitted: "
-                + listed(self.extra)
-            )
+            messages.append(f"ignored columns that the model does not use: {listed(self.extra)}")
         for what, cells in (
             ("infinite values", self.infinite),
             ("values that were not seen when the model was fitted", self.unseen),
         ):
-            found = [f"{quoted(name)} ({count})" for name, count in cells.items() if count]
-            if found:
-                messages.append(f"treated as missing: {what}, in {joined(found)}")
+            columns = [f"{quoted(name)} ({count})" for name, count in cells.items() if count]
+            if columns:
+                messages.append(f"treated as missing: {what}, in {joined(columns)}")
         for message in messages:
             warnings.warn(message, UserWarning, stacklevel=stacklevel + 1)
 

@@ -278,7 +278,7 @@ class Bins:
     """Sorted bins that hold every training value; a bin with low = high is a single value, an atom.
 
     Neighbouring intervals share an end. Next to an atom, an interval ends at its outermost training
-    value, so that it does not reach into the gap beside a spike.
+    value, so that it does not reach into the gap next to a spike.
 
     Examples:
         >>> Bins.fit(np.array([0.0, 0.0, 1.0, 0.5])).low

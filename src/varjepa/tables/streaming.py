@@ -87,25 +87,25 @@ def find_tables(
     refuse_address(text)
     path = Path(text)
     if path.is_dir():
-        found = [(p.relative_to(path), p) for p in _parquet_files(path)]
-        if not found:
+        files = [(p.relative_to(path), p) for p in _parquet_files(path)]
+        if not files:
             raise InputError(f"{path} holds no .parquet file")
     elif glob.has_magic(text) and not path.exists():
         root = _fixed_folder(path)
         # a set, for some patterns match a file more than once
         matches = {Path(match) for match in glob.glob(text, recursive=True)}  # noqa: PTH207
         seen = _seen(root, (match for match in matches if match.is_file()))
-        found = [(path.relative_to(root), path) for path in seen]
-        if not found:
+        files = [(path.relative_to(root), path) for path in seen]
+        if not files:
             raise InputError(f"no file matches {text}")
     else:
-        found = [(Path(path.name), path)]
+        files = [(Path(path.name), path)]
     if apart_from is not None:
         ours = apart_from.resolve()
-        found = [(name, path) for name, path in found if ours not in path.resolve().parents]
-        if not found:
+        files = [(name, path) for name, path in files if ours not in path.resolve().parents]
+        if not files:
             raise InputError(f"{text} holds no file but those of {apart_from}, the output")
-    return [inspect_table(path, name.as_posix()) for name, path in found]
+    return [inspect_table(path, name.as_posix()) for name, path in files]
 
 
 def inspect_table(path: Path, name: str) -> StreamedTable:
@@ -310,11 +310,11 @@ class TableFiles:
         stop = file.rows if stop is None else stop
         with naming(file):
             refuse_changed(file)
-            found = start
+            place = start
             for block in file.blocks(list(columns), rows, start, stop):
-                found += block.num_rows
+                place += block.num_rows
                 yield block if block.schema == types else _as_types(block, types)
-            if found != stop:
+            if place != stop:
                 raise InputError("it has lost rows while it was read")
 
 

@@ -32,6 +32,7 @@ _FORMATS: dict[str, Format] = {
     ".tsv.gz": "CSV",
 }
 _MAGIC: tuple[tuple[bytes, Format], ...] = ((b"PAR1", "Parquet"), (b"ARROW1", "Arrow"))
+MAGIC = tuple(magic for magic, _ in _MAGIC)
 GZIP = b"\x1f\x8b"
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
@@ -41,15 +42,15 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 def format_of(path: Path) -> Format:
     """By the extension; a Parquet or Arrow file that is called CSV is what it is."""
     extension = "".join(path.suffixes[-2:] if path.suffix.lower() == ".gz" else [path.suffix])
-    found = _FORMATS.get(extension.lower())
-    if found is None:
+    by_name = _FORMATS.get(extension.lower())
+    if by_name is None:
         known = ", ".join(_FORMATS)
         raise InputError(f"cannot tell what kind of table {path} is; known extensions: {known}")
-    if found == "CSV" and path.is_file():  # a pipe would wait
+    if by_name == "CSV" and path.is_file():  # a pipe would wait
         with explained(path), path.open("rb") as file:
             head = file.read(8)
-        return next((kind for magic, kind in _MAGIC if head.startswith(magic)), found)
-    return found
+        return next((kind for magic, kind in _MAGIC if head.startswith(magic)), by_name)
+    return by_name
 
 
 def refuse_address(text: str) -> None:

@@ -320,15 +320,15 @@ class Instants:
         days = self.counts // (NANOSECONDS["D"] // NANOSECONDS[self.unit])
         dates = np.clip(days, -_CALENDAR_DAYS, _CALENDAR_DAYS).astype("datetime64[D]")
         months = dates.astype("datetime64[M]").astype(np.int64)
-        found = {
+        parts = {
             ELAPSED: self.counts,
             "month": months % 12 + 1,
             "weekday": (days + 3) % 7,  # 1 January 1970 was a Thursday
         }
         if self.unit != "D":
             hour = 3600 * NANOSECONDS["s"] // NANOSECONDS[self.unit]
-            found["hour"] = self.counts // hour % 24
-        return found
+            parts["hour"] = self.counts // hour % 24
+        return parts
 
 
 def as_instants(column: pa.ChunkedArray, name: str) -> Instants:

@@ -100,9 +100,9 @@ def train(
                 if stepper.has_failed():
                     raise InputError(_not_finite(stepper))
                 on_step(stepper.done, stepper.total)
-                forecast.look(stepper.done, stepper.total)
+                forecast.check(stepper.done, stepper.total)
                 checkpointer.after_step()
-                deadline.look()
+                deadline.check()
 
             validation: Record = {}
             is_due = state.epoch % every == 0 or stepper.done == stepper.total
@@ -150,8 +150,8 @@ class Deadline:
         self.is_over = past is not None and bool(past.facts["finished"])
         self.begun = time.perf_counter() - (0.0 if past is None else seconds_before(past.facts))
 
-    def look(self) -> None:
-        """Look at the clock, where there is a limit."""
+    def check(self) -> None:
+        """Read the clock, where there is a limit."""
         if self.limit is not None:
             is_late = time.perf_counter() - self.begun > self.limit
             self.is_over = bool(self.world.broadcast_number(float(is_late)))
@@ -171,8 +171,8 @@ class Forecast:
         self.first, self.is_wanted = done, is_wanted
         self.begun = time.perf_counter()
 
-    def look(self, done: int, total: int) -> None:
-        """Look at the clock, until there has been enough time to tell."""
+    def check(self, done: int, total: int) -> None:
+        """Read the clock, until there has been enough time to tell."""
         seconds = time.perf_counter() - self.begun
         if not self.is_wanted or seconds < FORECAST_AFTER:
             return
@@ -321,6 +321,9 @@ MAX_ASKED = 1 << 13
 MAX_REPEATS = 8
 """How often the same rows are asked at most."""
 
+HELD_OUT_CELLS = "held-out cells"
+"""Name of the score that :class:`HeldOutCells` gives."""
+
 
 @dataclass(frozen=True, slots=True)
 class HeldOutCells(Selection):
@@ -333,7 +336,7 @@ class HeldOutCells(Selection):
     rows: EncodedTable
     seed: int
     batch: int = 256
-    name: str = "held-out cells"
+    name: str = HELD_OUT_CELLS
     world: World = ALONE
 
     @torch.no_grad()
@@ -408,7 +411,7 @@ class FilteredProbe(Selection):
         probe = fit_linear_probe(features, self.train_labels[some], self.classes, self.probe)
         right = (probe(held_out).argmax(-1) == self.validation_labels).float()
         if uncertainty:
-            right = right[uncertainty[0].argsort(stable=True)[: self.kept]]
+            right = right[uncertainty[0].argsort(stable=True)[: self.rows_that_count]]
         return float(right.mean())
 
     def _rows_to_learn_from(self) -> Tensor:
@@ -428,12 +431,12 @@ class FilteredProbe(Selection):
         return features, measure_rows(model, rows, self.ranked_by, self.seed)
 
     @property
-    def kept(self) -> int:
+    def rows_that_count(self) -> int:
         """Validation rows that count."""
         return max(1, round(len(self.validation_labels) * (1 - self.discard)))
 
     def noise(self, score: float) -> float:
-        return self.standard_errors * math.sqrt(score * (1 - score) / self.kept)
+        return self.standard_errors * math.sqrt(score * (1 - score) / self.rows_that_count)
 
 
 # --- The collapse alarm. A latent dimension is active if it varies across a sample of rows. A

@@ -91,9 +91,9 @@ def test_random_rows_keep_the_class_shares(name: str) -> None:
 def test_missing_cells() -> None:
     for name in NAMES:
         table = loaded(name).table
-        holes = {c: table[c].null_count for c in table.column_names if table[c].null_count}
+        missing = {c: table[c].null_count for c in table.column_names if table[c].null_count}
         expected = {"workclass": 2_799, "occupation": 2_809, "native-country": 857}
-        assert holes == (expected if name == "adult" else {})
+        assert missing == (expected if name == "adult" else {})
     for column in ("job", "education", "contact", "poutcome"):
         assert "unknown" in loaded("bank_marketing").table[column].unique().to_pylist()
 

@@ -13,7 +13,8 @@
 7. A time limit ends a training early, in the middle of an epoch, with a model that is validated and
    used; resumed, a training that ended so stays as it is.
 8. A training that will take over 20 minutes says so once, and what to set; one that has a time
-   limit, or is short, says nothing.
+   limit, or is short, says nothing. Of a wide table it says so before the first step, which changes
+   nothing of the training.
 """
 
 from __future__ import annotations
@@ -414,3 +415,25 @@ def test_a_long_training_is_announced_once(
     if said:
         assert said[0].startswith("training may take another 1 h 6 min")
         assert "set time_limit, in seconds" in said[0]
+
+
+def test_a_wide_table_is_announced_before_the_first_step(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    def weights_and_warnings(wide: int) -> tuple[dict[str, Tensor], int]:
+        monkeypatch.setattr(loop, "WIDE", wide)
+        loss, early = VarTJepaLoss(build(), WEIGHTS), []
+        settings = replace(SETTINGS, epochs=1, validate_every=1)
+        train(
+            loss, table(), settings, HeldOutLoss(table(), 0), 0,
+            on_step=lambda done, total: early.append(len(recwarn)),
+        )  # fmt: skip
+        return loss.model.state_dict(), early[0]
+
+    monkeypatch.setattr(loop, "LONG_TRAINING", 0.0)
+    plain, before = weights_and_warnings(SHAPE.features + 1)
+    assert before == 0
+    announced, before = weights_and_warnings(SHAPE.features)
+    assert before == 1
+    assert "leave columns out" in str(recwarn[0].message)
+    assert all(torch.equal(plain[name], announced[name]) for name in plain)

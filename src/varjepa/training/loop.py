@@ -90,6 +90,8 @@ def train(
             on_epoch(record)
         deadline = Deadline(settings.time_limit, past, world)
         forecast = Forecast(stepper.done, is_wanted=world.is_main and settings.time_limit is None)
+        if stepper.threads is not None and loss.shape.features >= WIDE:
+            forecast.expect(stepper.seconds_per_step() * (stepper.total - stepper.done))
         while not (deadline.is_over or state.is_over(stepper.epochs, settings.patience)):
             model.train()
             if stepper.done == len(state.history) * stepper.steps_per_epoch:
@@ -164,6 +166,10 @@ FORECAST_AFTER = 30.0
 """Seconds of steps that a forecast is made from: on a GPU the first ones compile and record."""
 
 
+WIDE = 256
+"""Features from which one row is timed before the first step, which may take minutes."""
+
+
 class Forecast:
     """Warns once, early on, that a training may take long, and says how to shorten it."""
 
@@ -174,16 +180,19 @@ class Forecast:
     def check(self, done: int, total: int) -> None:
         """Read the clock, until there has been enough time to tell."""
         seconds = time.perf_counter() - self.begun
-        if not self.is_wanted or seconds < FORECAST_AFTER:
-            return
-        self.is_wanted = False
-        left = seconds / (done - self.first) * (total - done)
-        if left > LONG_TRAINING:
+        if self.is_wanted and seconds >= FORECAST_AFTER:
+            self.expect(seconds / (done - self.first) * (total - done))
+            self.is_wanted = False
+
+    def expect(self, seconds: float) -> None:
+        """Warn if so many seconds are left and nothing was said before."""
+        if self.is_wanted and seconds > LONG_TRAINING:
+            self.is_wanted = False
             warnings.warn(
-                f"training may take another {in_words(left)}: to end it earlier with its best "
-                f"checkpoint, set time_limit, in seconds; of a wide table, leave columns out, or "
-                f"set context_share and target_share to a few columns a step",
-                stacklevel=2,
+                f"training may take another {in_words(seconds)}: to end it earlier with its best "
+                f"checkpoint, set time_limit, in seconds; of a wide table, leave columns out: the "
+                f"time grows faster than their number",
+                stacklevel=3,
             )
 
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 import torch
 
 from benchmarks.fits import Emit, Row, dependent_table, in_process
-from benchmarks.measures import synchronise
+from benchmarks.measures import peak_resident_mb, synchronise
 from varjepa import VarTJEPA
 from varjepa.environment import describe_environment
 from varjepa.models.inference import embed_rows
@@ -34,8 +34,8 @@ from varjepa.training.step import Stepper
 FIT_STEPS = 2400
 """steps of a default fit, at most"""
 
-USED_ROWS = 4096
-"""rows that are embedded"""
+USED_ROWS, USED_CELLS = 4096, 1 << 17
+"""rows that are embedded, and their cells, at most"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,9 @@ SHAPES = (
     PathShape(128, 256, 100),
 )
 
+WIDE_SHAPES = tuple(PathShape(128, 4, columns) for columns in (125, 250, 500, 1000, 2000))
+"""of few rows: memory grows with the rows of a step, and these with the columns"""
+
 
 @contextmanager
 def stepper_of(path: Path, shape: PathShape, device: str) -> Iterator[Stepper]:
@@ -138,7 +141,8 @@ def rows_per_s(use: Callable[[VarTJepa, EncodedTable], object], stepper: Stepper
     model, rows = stepper.loss.model, stepper.rows
     assert isinstance(model, VarTJepa)
     model.eval()
-    several = rows.take(torch.arange(USED_ROWS, device=stepper.device) % len(rows))
+    count = min(USED_ROWS, USED_CELLS // model.shape.features)
+    several = rows.take(torch.arange(count, device=stepper.device) % len(rows))
     seconds = []
     for _ in range(2):
         start = time.perf_counter()
@@ -147,7 +151,7 @@ def rows_per_s(use: Callable[[VarTJepa, EncodedTable], object], stepper: Stepper
                 pass
         synchronise(stepper.device.type)
         seconds.append(time.perf_counter() - start)
-    return round(USED_ROWS / min(seconds), 1)
+    return round(count / min(seconds), 1)
 
 
 def measure_path(emit: Emit, name: str, shape: PathShape, device: str, steps: int) -> None:
@@ -156,18 +160,20 @@ def measure_path(emit: Emit, name: str, shape: PathShape, device: str, steps: in
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()
     path = (CPU_PATHS if device == "cpu" else GPU_PATHS)[name]
     with stepper_of(path, shape, device) as stepper:
+        before = peak_resident_mb()
         first = take_steps(stepper, steps)  # every mask size comes at least once
         processor = time.process_time()
         warm = take_steps(stepper, steps) / steps
         processor = (time.process_time() - processor) / steps
         if path.threads is not None:
             torch.set_num_threads(path.threads)
+        raised = peak_resident_mb() - before
         embedded = rows_per_s(embed_rows, stepper)
     cold = max(0.0, first - steps * warm)
     emit({
         "cold_s": round(cold, 2), "step_ms": round(1e3 * warm, 3),
         "processor_ms": round(1e3 * processor, 3), "fit_s": round(cold + FIT_STEPS * warm, 2),
-        "embed_rows_per_s": embedded,
+        "embed_rows_per_s": embedded, "step_peak_mb": round(raised, 1),
     })  # fmt: skip
 
 

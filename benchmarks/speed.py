@@ -193,10 +193,13 @@ def bench_paths_command(
     steps: Annotated[int, typer.Option(help="Timed steps of each.")] = 64,
     widths: Annotated[list[int] | None, typer.Option(help="Only models of these widths.")] = None,
     limit: Annotated[float, typer.Option(help="Seconds of one way on one shape.")] = 240.0,
+    wide: Annotated[
+        bool, typer.Option("--wide", help="Instead: tables of 125 to 2,000 columns, on a CPU.")
+    ] = False,
     json: Json = None,
 ) -> None:
     """Ways to compute a default model's step, compared; measures only what the JSON file lacks."""
-    from benchmarks.paths import SHAPES, bench_paths
+    from benchmarks.paths import SHAPES, WIDE_SHAPES, bench_paths
     from varjepa.environment import pick_device
 
     kind = pick_device(device).type
@@ -218,7 +221,9 @@ def bench_paths_command(
             write_json(json, rows)
 
     shapes = [shape for shape in SHAPES if widths is None or shape.d in widths]
-    bench_paths(kind, positive("--steps", steps), shapes, None, limit, rows, show)
+    names = ["rows over cores"] if wide else None
+    shapes = list(WIDE_SHAPES) if wide else shapes
+    bench_paths(kind, positive("--steps", steps), shapes, names, limit, rows, show)
 
 
 @bench.command("busy")

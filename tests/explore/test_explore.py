@@ -92,6 +92,7 @@ def test_measures_and_similar_rows_are_those_of_the_model(
     apart = np.linalg.norm(places[:, None] - places[None], axis=-1)
     to_similar = np.mean([apart[i, list(rows)].mean() for i, rows in enumerate(data.similar)])
     assert to_similar < 0.6 * apart.mean()
+    assert np.std(data.x) >= np.std(data.y)  # screens are wide
 
 
 def test_many_rows_are_drawn(model: VarTJEPA, monkeypatch: pytest.MonkeyPatch) -> None:

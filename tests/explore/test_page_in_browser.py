@@ -7,8 +7,9 @@
 4. The keyboard moves from point to point, opens a row, closes it and has the focus again.
 5. 10,000 points are drawn and searched without freezing.
 6. Hostile texts run nothing and are shown as text.
-7. On a phone nothing sticks out and the panel is a sheet at the bottom; dark and light work.
-8. Nothing is said on the console, and no request leaves the page.
+7. Nothing covers a point of the map. Both axes have one scale, and an open panel moves no point.
+8. On a phone nothing sticks out and the panel is a sheet at the bottom; dark and light work.
+9. Nothing is said on the console, and no request leaves the page.
 """
 
 from __future__ import annotations
@@ -114,6 +115,41 @@ def test_the_map_shows_every_row_in_colour(page: Page) -> None:
     assert page.painted((253, 231, 37)) > 100
     page.choose("built")
     assert page.text("#legend .scale").split() == ["2010-01-15", "2019-01-15"]
+
+
+@pytest.mark.parametrize("size", [(1300, 900), (390, 844), (844, 390)])
+def test_nothing_covers_a_point(page: Page, size: tuple[int, int]) -> None:
+    page.open(example(), *size)
+    free = (
+        "placed.every(i => (b => document.elementFromPoint(b.x + px[i], b.y + py[i]) === overlay)"
+        "(overlay.getBoundingClientRect()))"
+    )
+    for column in ("colour", "price"):
+        page.choose(column)
+        assert page.js(free)
+    page.choose("colour")
+    shown = page.js("byId('legend').open")
+    assert shown == (size == (1300, 900))  # folded where space is short
+    page.browser.click("#legend summary")
+    page.browser.settle()
+    assert page.js("byId('legend').open") != shown
+    assert page.js(free)
+
+
+def test_both_axes_have_one_scale_and_the_panel_moves_no_point(page: Page) -> None:
+    page.open(example())
+    scales = page.js(
+        "[Math.abs(px[1] - px[0]) / Math.abs(data.x[1] - data.x[0]),"
+        " Math.abs(py[1] - py[0]) / Math.abs(data.y[1] - data.y[0])]"
+    )
+    assert scales[0] == pytest.approx(scales[1], rel=1e-3)
+    before = page.js("[...px, ...py]")
+    page.js("openRow(7)")
+    page.browser.settle()
+    assert page.js("panel.isOpen && [...px, ...py]") == before
+    row = min(range(300), key=lambda i: example().x[i])
+    page.browser.click_at(*page.place(row))  # the next click hits too
+    assert page.text("#panel-title") == f"Row r{row}"
 
 
 def test_dragging_compares_a_group_with_the_rest(page: Page) -> None:

@@ -1,6 +1,7 @@
 // The explorer: a map of points on a canvas, groups compared with the rest, rows with similar rows.
 
 const rowCount = data.labels.length;
+if (innerHeight > innerWidth) [data.x, data.y] = [data.y, data.x.map((v) => (v === null ? v : -v))]; // maps are wide
 const columns = data.columns.map((column) => ({ ...column, read: reader(column.texts), match: null, bins: null }));
 const placed = [...Array(rowCount).keys()].filter((i) => data.x[i] !== null && data.y[i] !== null);
 const overlay = byId("overlay");
@@ -8,6 +9,7 @@ const overlay = byId("overlay");
 const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"];
 const HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c7a00"]; // Okabe and Ito's, a darker yellow
 const OTHER = "#8b949e", FADED = "rgba(139,148,158,.22)";
+const smallScreen = matchMedia("(max-width: 760px), (max-height: 520px)");
 const BINS = 12, COMPARED = 40, NEAR = 14;
 
 const state = {
@@ -23,7 +25,10 @@ const state = {
 
 // --- places on the screen
 
-let px = new Float32Array(rowCount), py = new Float32Array(rowCount), size = [0, 0];
+const EDGE = 18;
+const px = new Float32Array(rowCount), py = new Float32Array(rowCount);
+const view = { scale: 1, x: 0, y: 0 }; // pixels a unit, and what is in the middle of the map
+let size = [0, 0];
 
 function layOut() {
   const { clientWidth: width, clientHeight: height } = byId("map");
@@ -33,18 +38,30 @@ function layOut() {
     canvas.height = height * devicePixelRatio;
     canvas.getContext("2d").scale(devicePixelRatio, devicePixelRatio);
   }
-  const span = (places) => {
-    let low = Infinity, high = -Infinity;
-    for (const i of placed) [low, high] = [Math.min(low, places[i]), Math.max(high, places[i])];
-    return [low, high > low ? high - low : 1];
-  };
-  const [left, wide] = span(data.x), [bottom, tall] = span(data.y), edge = 18;
+  fit();
+}
+
+/** Show all rows, in one scale for both axes. */
+function fit() {
+  const [left, right] = ends(data.x), [bottom, top] = ends(data.y);
+  view.scale = Math.min((size[0] - 2 * EDGE) / (right - left || 1), (size[1] - 2 * EDGE) / (top - bottom || 1));
+  view.x = (left + right) / 2;
+  view.y = (bottom + top) / 2;
+  locate();
+  redraw();
+}
+
+function ends(places) {
+  let low = Infinity, high = -Infinity;
+  for (const i of placed) [low, high] = [Math.min(low, places[i]), Math.max(high, places[i])];
+  return placed.length ? [low, high] : [0, 0];
+}
+
+function locate() {
   for (const i of placed) {
-    px[i] = edge + ((data.x[i] - left) / wide) * (width - 2 * edge);
-    py[i] = height - edge - ((data.y[i] - bottom) / tall) * (height - 2 * edge);
+    px[i] = size[0] / 2 + (data.x[i] - view.x) * view.scale;
+    py[i] = size[1] / 2 - (data.y[i] - view.y) * view.scale;
   }
-  drawPoints();
-  drawOverlay();
 }
 
 /** The placed row nearest to a point, or null where none is near. */
@@ -130,7 +147,7 @@ function colourBy(colouring) {
     const word = (share) => (rows.length ? (colouring.kind === "datetime" ? text(colouring.read(end(share))) : number(colouring.numbers[end(share)])) : "–");
     const bar = el("i", {});
     bar.style.background = `linear-gradient(to right, ${ramp.join(", ")})`;
-    byId("legend").replaceChildren(name, el("div", { class: "scale" }, word(0.02), bar, word(0.98)));
+    showLegend(name, el("span", { class: "scale" }, word(0.02), bar, word(0.98)), []);
   } else {
     const counts = new Map();
     for (let i = 0; i < rowCount; i++) counts.set(colouring.read(i), (counts.get(colouring.read(i)) ?? 0) + 1);
@@ -140,9 +157,16 @@ function colourBy(colouring) {
     const keys = [...hues].map(([level, hue]) => key(text(level), hue, counts.get(level), (i) => colouring.read(i) === level));
     const rest = rowCount - [...hues.keys()].reduce((sum, level) => sum + counts.get(level), 0);
     if (rest) keys.push(key("other or missing", OTHER, rest, (i) => !hues.has(colouring.read(i))));
-    byId("legend").replaceChildren(name, ...keys);
+    showLegend(name, el("span", {}, `${count(levels.length)} ${levels.length === 1 ? "level" : "levels"}`), keys);
   }
   drawPoints();
+}
+
+function showLegend(name, summary, keys) {
+  byId("legend").classList.toggle("folds", keys.length > 0);
+  byId("legend").firstChild.tabIndex = keys.length ? 0 : -1;
+  byId("legend").firstChild.replaceChildren(name, summary);
+  byId("keys").replaceChildren(...keys);
 }
 
 function key(words, hue, rows, isMember) {
@@ -373,6 +397,9 @@ function start() {
     if (state.colouring) colourBy(state.colouring);
     drawOverlay();
   });
+  const fold = () => { byId("legend").open = !smallScreen.matches; };
+  smallScreen.addEventListener("change", fold);
+  fold();
   search();
   if (choices.length) colourBy(choices[0]);
   layOut();

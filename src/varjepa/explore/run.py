@@ -145,7 +145,7 @@ def draw_map(points: NDArray[np.float32], random_state: int) -> NDArray[np.float
     start = np.pad(reduced, ((0, 0), (0, 1)))[:, :2]
     start = 1e-4 * start / max(float(start[:, 0].std()), 1e-12)  # as init="pca", of any width
     layout = TSNE(2, perplexity=perplexity, init=start, max_iter=STEPS, random_state=random_state)
-    return layout.fit_transform(reduced)
+    return PCA(2).fit_transform(layout.fit_transform(reduced))  # turned: its longer side is x
 
 
 def _columns(

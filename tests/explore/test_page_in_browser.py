@@ -8,8 +8,10 @@
 5. 10,000 points are drawn and searched without freezing.
 6. Hostile texts run nothing and are shown as text.
 7. Nothing covers a point of the map. Both axes have one scale, and an open panel moves no point.
-8. On a phone nothing sticks out and the panel is a sheet at the bottom; dark and light work.
-9. Nothing is said on the console, and no request leaves the page.
+8. Wheel, pinch, keys and buttons zoom, and what is under the pointer stays there; 0 shows all rows
+   again. Dragging with Shift or after "Move" moves the map, and so do Shift and arrow keys.
+9. On a phone nothing sticks out and the panel is a sheet at the bottom; dark and light work.
+10. Nothing is said on the console, and no request leaves the page.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser import Browser, chromium
+from tests.browser import SHIFT, Browser, chromium
 from tests.explore.test_page import example, hostile_example
 from varjepa.explore.page import write_page
 from varjepa.explore.page_data import ExploreData
@@ -150,6 +152,85 @@ def test_both_axes_have_one_scale_and_the_panel_moves_no_point(page: Page) -> No
     row = min(range(300), key=lambda i: example().x[i])
     page.browser.click_at(*page.place(row))  # the next click hits too
     assert page.text("#panel-title") == f"Row r{row}"
+
+
+def test_wheel_keys_and_buttons_zoom(page: Page) -> None:
+    page.open(example())
+    all_rows, row = page.js("[...px, ...py]"), 7
+    x, y = page.place(row)
+    wheel = {"type": "mouseWheel", "x": x, "y": y, "deltaX": 0}
+    page.browser.call("Input.dispatchMouseEvent", **wheel, deltaY=-600)
+    page.browser.wait_for("view.scale > 1.5 * bounds.scale")
+    page.browser.settle()
+    assert page.place(row) == pytest.approx((x, y), abs=1.0)
+    page.browser.click_at(*page.place(row))
+    assert page.text("#panel-title") == f"Row r{row}"
+    page.browser.call("Input.dispatchMouseEvent", **wheel, deltaY=6000)
+    page.browser.wait_for("view.scale === bounds.scale")  # all rows, and no less
+    for key, larger in (("+", True), ("-", False)):  # the panel has the focus
+        before = page.js("view.scale")
+        page.browser.press(key)
+        assert (page.js("view.scale") > before) == larger
+    page.browser.click("#zoom-in")
+    assert page.js("[...px, ...py]") != all_rows
+    page.browser.press("0")
+    assert page.js("[...px, ...py]") == all_rows
+    page.browser.click("#words")
+    page.browser.press("+")
+    assert page.js("view.all")  # in a field it is a letter
+
+
+def test_two_fingers_zoom(page: Page) -> None:
+    page.open(example(), 390, 844)
+    middle = page.place(7)
+
+    def touch(kind: str, apart: float) -> None:
+        points = [
+            {"x": middle[0] + s * apart, "y": middle[1], "id": i} for i, s in ((0, -1), (1, 1))
+        ]
+        page.browser.call(
+            "Input.dispatchTouchEvent", type=kind, touchPoints=points if apart else []
+        )
+
+    touch("touchStart", 20)
+    for apart in (30, 40, 60):
+        touch("touchMove", apart)
+    touch("touchEnd", 0)
+    page.browser.settle()
+    assert page.js("view.scale / bounds.scale") == pytest.approx(3.0, rel=0.05)
+    assert page.place(7) == pytest.approx(middle, abs=3.0)
+    assert page.js("panel.isOpen || state.drag !== null || fingers.size > 0") is False
+
+
+def test_the_map_moves(page: Page) -> None:
+    page.open(example())
+    page.js("(zoom(4), overlay.focus())")
+    start, end = (300.0, 300.0), (380.0, 340.0)
+
+    def moved(action: Any) -> tuple[float, float]:
+        x, y = page.place(7)
+        action()
+        page.browser.settle()
+        return page.place(7)[0] - x, page.place(7)[1] - y
+
+    far = pytest.approx((80, 40), abs=8)  # less what tells dragging from a click
+    assert moved(lambda: page.browser.drag(start, end, SHIFT)) == far
+    page.browser.click("#move")
+    assert moved(lambda: page.browser.drag(end, start)) == pytest.approx((-80, -40), abs=8)
+    page.browser.click("#move")
+    assert moved(lambda: page.browser.drag(start, end)) == (0, 0)  # a brush again
+    assert page.js("panel.isOpen && state.group !== null")
+    page.browser.press("Escape")
+    right, down = moved(lambda: page.browser.press("ArrowRight", modifiers=SHIFT))
+    assert right < -50
+    assert down == 0
+    for _ in range(20):
+        page.browser.press("ArrowRight", modifiers=SHIFT)
+    assert page.js("Math.max(...px) >= 0")  # some of it stays in the window
+    page.js("overlay.focus()")
+    page.browser.press("ArrowLeft")
+    at = page.js("[px[state.at] / size[0], py[state.at] / size[1]]")
+    assert 0 <= min(at) <= max(at) <= 1  # the map follows the keyboard
 
 
 def test_dragging_compares_a_group_with_the_rest(page: Page) -> None:

@@ -10,7 +10,7 @@ const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89
 const HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c7a00"]; // Okabe and Ito's, a darker yellow
 const OTHER = "#8b949e", FADED = "rgba(139,148,158,.22)";
 const smallScreen = matchMedia("(max-width: 760px), (max-height: 520px)");
-const BINS = 12, COMPARED = 40, NEAR = 14;
+const BINS = 12, COMPARED = 40, NEAR = 14, CLICK = 6;
 
 const state = {
   colouring: null, // a measure or a column
@@ -20,15 +20,15 @@ const state = {
   row: null, // the open one
   at: null, // the one that the keyboard is at
   hover: null,
-  brush: null,
+  drag: null, // where it began and is, and whether it moves the map; without that it is a brush
 };
 
 // --- places on the screen
 
-const EDGE = 18;
+const EDGE = 18, MOST = 50;
 const px = new Float32Array(rowCount), py = new Float32Array(rowCount);
-const view = { scale: 1, x: 0, y: 0 }; // pixels a unit, and what is in the middle of the map
-let size = [0, 0];
+const view = { scale: 1, x: 0, y: 0, all: true }; // pixels a unit, what is in the middle, whether all rows are shown
+let size = [0, 0], bounds = null, drawing = 0;
 
 function layOut() {
   const { clientWidth: width, clientHeight: height } = byId("map");
@@ -38,17 +38,19 @@ function layOut() {
     canvas.height = height * devicePixelRatio;
     canvas.getContext("2d").scale(devicePixelRatio, devicePixelRatio);
   }
-  fit();
+  const [left, right] = ends(data.x), [bottom, top] = ends(data.y);
+  const scale = Math.min((width - 2 * EDGE) / (right - left || 1), (height - 2 * EDGE) / (top - bottom || 1));
+  bounds = { left, right, bottom, top, scale };
+  if (view.all) showAll();
+  else look(view);
+  redraw();
 }
 
 /** Show all rows, in one scale for both axes. */
-function fit() {
-  const [left, right] = ends(data.x), [bottom, top] = ends(data.y);
-  view.scale = Math.min((size[0] - 2 * EDGE) / (right - left || 1), (size[1] - 2 * EDGE) / (top - bottom || 1));
-  view.x = (left + right) / 2;
-  view.y = (bottom + top) / 2;
-  locate();
-  redraw();
+function showAll() {
+  const { left, right, bottom, top, scale } = bounds;
+  look({ scale, x: (left + right) / 2, y: (bottom + top) / 2 });
+  view.all = true;
 }
 
 function ends(places) {
@@ -57,11 +59,34 @@ function ends(places) {
   return placed.length ? [low, high] : [0, 0];
 }
 
-function locate() {
+/** Show a part of the map; some of it always stays in the window. */
+function look({ scale, x, y }) {
+  const within = (value, low, high) => Math.min(Math.max(value, low), high);
+  view.scale = within(scale, bounds.scale, bounds.scale * MOST);
+  const [wide, tall] = size.map((pixels) => (pixels / 2 - EDGE) / view.scale);
+  view.x = within(x, bounds.left - wide, bounds.right + wide);
+  view.y = within(y, bounds.bottom - tall, bounds.top + tall);
+  view.all = false;
   for (const i of placed) {
     px[i] = size[0] / 2 + (data.x[i] - view.x) * view.scale;
     py[i] = size[1] / 2 - (data.y[i] - view.y) * view.scale;
   }
+  leave();
+  drawing ||= requestAnimationFrame(() => { drawing = 0; redraw(); });
+}
+
+const move = (right, down) => look({ ...view, x: view.x - right / view.scale, y: view.y + down / view.scale });
+
+/** Zoom by a factor; what is at a point of the window stays there. */
+function zoom(factor, x = size[0] / 2, y = size[1] / 2) {
+  const scale = Math.min(Math.max(view.scale * factor, bounds.scale), bounds.scale * MOST);
+  const gain = 1 / view.scale - 1 / scale;
+  look({ scale, x: view.x + (x - size[0] / 2) * gain, y: view.y - (y - size[1] / 2) * gain });
+}
+
+/** Move the map where a row is out of sight. */
+function reveal(row) {
+  if (px[row] < 0 || px[row] > size[0] || py[row] < 0 || py[row] > size[1]) look({ ...view, x: data.x[row], y: data.y[row] });
 }
 
 /** The placed row nearest to a point, or null where none is near. */
@@ -122,8 +147,8 @@ function drawOverlay() {
   }
   context.lineWidth = 1.5;
   for (const i of [state.hover, document.activeElement === overlay ? state.at : null]) if (i !== null) ring(i, 6);
-  if (state.brush) {
-    const { x0, y0, x1, y1 } = state.brush;
+  if (state.drag && !state.drag.moves) {
+    const { x0, y0, x1, y1 } = state.drag;
     context.setLineDash([4, 3]);
     context.lineWidth = 1.5;
     context.strokeRect(x0, y0, x1 - x0, y1 - y0);
@@ -309,10 +334,46 @@ const place = (event) => {
   return [event.clientX - box.x, event.clientY - box.y];
 };
 
-function onMove(event) {
+const fingers = new Map(); // where each is that touches the map
+
+function onPress(event) {
+  if (event.button !== 0) return;
   const [x, y] = place(event);
-  if (state.brush) Object.assign(state.brush, { x1: x, y1: y });
-  state.hover = state.brush ? null : nearest(x, y, NEAR);
+  overlay.setPointerCapture(event.pointerId);
+  fingers.set(event.pointerId, [x, y]);
+  state.drag = fingers.size > 1 ? null : { x0: x, y0: y, x1: x, y1: y, moves: event.shiftKey || overlay.classList.contains("moves") };
+}
+
+/** Two fingers: the map follows their middle and their distance. */
+function pinch(event) {
+  const about = ([[ax, ay], [bx, by]]) => [(ax + bx) / 2, (ay + by) / 2, Math.hypot(ax - bx, ay - by)];
+  const [x0, y0, wide0] = about([...fingers.values()]);
+  fingers.set(event.pointerId, place(event));
+  const [x1, y1, wide1] = about([...fingers.values()]);
+  move(x1 - x0, y1 - y0);
+  zoom(wide1 / (wide0 || 1), x1, y1);
+}
+
+function onWheel(event) {
+  // in a notebook the wheel scrolls until the map is clicked
+  if (window !== top && document.activeElement !== overlay && !event.ctrlKey) return;
+  event.preventDefault();
+  const unit = [0.002, 0.05, 1][event.deltaMode];
+  zoom(2 ** (-event.deltaY * unit * (event.ctrlKey ? 10 : 1)), ...place(event)); // a pinch on a touchpad comes with Control
+}
+
+/** The pointer is on no row any more. */
+function leave() {
+  state.hover = null;
+  byId("tip").hidden = true;
+}
+
+function onMove(event) {
+  if (fingers.size > 1) return fingers.has(event.pointerId) && pinch(event);
+  const [x, y] = place(event), drag = state.drag;
+  if (drag?.moves && Math.hypot(x - drag.x0, y - drag.y0) >= CLICK) move(x - drag.x1, y - drag.y1);
+  if (drag) Object.assign(drag, { x1: x, y1: y });
+  state.hover = drag ? null : nearest(x, y, NEAR);
   const tip = byId("tip");
   tip.hidden = state.hover === null;
   if (state.hover !== null) {
@@ -325,16 +386,18 @@ function onMove(event) {
 }
 
 function onRelease(event) {
-  if (!state.brush) return;
-  onMove(event);
-  const { x0, y0, x1, y1 } = state.brush;
-  state.brush = null;
-  if (Math.hypot(x1 - x0, y1 - y0) < 6) {
+  if (state.drag) onMove(event);
+  fingers.delete(event.pointerId);
+  if (!state.drag) return;
+  const { x0, y0, x1, y1, moves } = state.drag;
+  state.drag = null;
+  if (Math.hypot(x1 - x0, y1 - y0) < CLICK) {
     const row = nearest(x1, y1, NEAR);
     if (row !== null) openRow(row);
     else drawOverlay();
     return;
   }
+  if (moves) return;
   const isOn = new Set(placed);
   const within = (v, a, b) => v >= Math.min(a, b) && v <= Math.max(a, b);
   openGroup((i) => isOn.has(i) && within(px[i], x0, x1) && within(py[i], y0, y1));
@@ -342,13 +405,27 @@ function onRelease(event) {
 
 function onKey(event) {
   const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key] ?? [0, 0];
-  if (dx || dy) {
+  if ((dx || dy) && event.shiftKey) move((-dx * size[0]) / 8, (-dy * size[1]) / 8);
+  else if (dx || dy) {
     if (state.at === null) state.at = nearest(size[0] / 2, size[1] / 2, Infinity);
     else state.at = next(state.at, dx, dy);
-    if (state.at !== null) byId("said").textContent = `Row ${data.labels[state.at]}`;
+    if (state.at !== null) {
+      byId("said").textContent = `Row ${data.labels[state.at]}`;
+      reveal(state.at);
+    }
     drawOverlay();
   } else if ((event.key === "Enter" || event.key === " ") && state.at !== null) openRow(state.at);
   else return;
+  event.preventDefault();
+}
+
+const zooms = { "+": () => zoom(1.5), "=": () => zoom(1.5), "-": () => zoom(1 / 1.5), "0": showAll };
+
+/** Anywhere but in a field: after a click the panel has the focus. */
+function onZoomKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select")) return;
+  if (!(event.key in zooms)) return;
+  zooms[event.key]();
   event.preventDefault();
 }
 
@@ -381,16 +458,15 @@ function start() {
       search();
     }, 100);
   });
-  overlay.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0) return;
-    const [x, y] = place(event);
-    overlay.setPointerCapture(event.pointerId);
-    state.brush = { x0: x, y0: y, x1: x, y1: y };
-  });
+  overlay.addEventListener("pointerdown", onPress);
   overlay.addEventListener("pointermove", onMove);
   overlay.addEventListener("pointerup", onRelease);
-  overlay.addEventListener("pointercancel", () => { state.brush = null; drawOverlay(); });
-  overlay.addEventListener("pointerleave", () => { state.hover = null; byId("tip").hidden = true; drawOverlay(); });
+  overlay.addEventListener("pointercancel", (event) => { fingers.delete(event.pointerId); state.drag = null; drawOverlay(); });
+  overlay.addEventListener("pointerleave", () => { leave(); drawOverlay(); });
+  overlay.addEventListener("wheel", onWheel, { passive: false });
+  document.addEventListener("keydown", onZoomKey);
+  for (const [name, key] of [["zoom-in", "+"], ["zoom-out", "-"], ["zoom-all", "0"]]) byId(name).addEventListener("click", zooms[key]);
+  byId("move").addEventListener("click", () => byId("move").setAttribute("aria-pressed", overlay.classList.toggle("moves")));
   overlay.addEventListener("keydown", onKey);
   for (const name of ["focus", "blur"]) overlay.addEventListener(name, drawOverlay);
   document.addEventListener("themechange", () => {

@@ -11,6 +11,7 @@
 8. Wheel, pinch, keys and buttons zoom, and what is under the pointer stays there; 0 shows all rows
    again. Dragging with Shift or after "Move" moves the map, and so do Shift and arrow keys.
 9. On a phone nothing sticks out and the panel is a sheet at the bottom; dark and light work.
+   The map moves so that the sheet does not hide the row, and back when the sheet closes.
 10. Nothing is said on the console, and no request leaves the page.
 """
 
@@ -342,3 +343,25 @@ def test_nothing_sticks_out_on_a_phone(page: Page, dark: bool) -> None:
     assert box == [0, 390, 844]
     lightness = page.js("Number(getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0])")
     assert (lightness < 128) == dark
+
+
+def test_the_sheet_does_not_hide_its_row(page: Page) -> None:
+    data = example()
+    page.open(data, 390, 844)
+    before = page.js("[...px, ...py]")
+    lowest = page.js("placed.reduce((a, b) => (py[a] > py[b] ? a : b))")
+    page.browser.click_at(*page.place(lowest))
+    assert page.text("#panel-title") == f"Row r{lowest}"
+    sheet = "byId('panel').offsetTop"
+    for row in (lowest, data.similar[lowest][0]):
+        page.js(f"openRow({row})")
+        page.browser.settle()
+        top, left = page.js("(b => [b.y, b.x])(overlay.getBoundingClientRect())")
+        x, y = page.place(row)
+        assert top < y < page.js(sheet)
+        assert left < x < 390
+    page.browser.press("Escape")
+    assert page.js("[...px, ...py]") == before
+    page.js(f"(openRow({lowest}), zoom(2))")  # moved by hand: it stays
+    page.browser.press("Escape")
+    assert page.js("view.scale / bounds.scale") == 2

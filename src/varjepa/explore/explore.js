@@ -18,6 +18,7 @@ const state = {
   words: "",
   group: null, // a Uint8Array with 1 for each row of the group, or null
   row: null, // the open one
+  before: null, // what was shown until the map moved for the sheet; null again when it is moved by hand
   at: null, // the one that the keyboard is at
   hover: null,
   drag: null, // where it began and is, and whether it moves the map; without that it is a brush
@@ -67,6 +68,7 @@ function look({ scale, x, y }) {
   view.x = within(x, bounds.left - wide, bounds.right + wide);
   view.y = within(y, bounds.bottom - tall, bounds.top + tall);
   view.all = false;
+  state.before = null;
   for (const i of placed) {
     px[i] = size[0] / 2 + (data.x[i] - view.x) * view.scale;
     py[i] = size[1] / 2 - (data.y[i] - view.y) * view.scale;
@@ -84,9 +86,15 @@ function zoom(factor, x = size[0] / 2, y = size[1] / 2) {
   look({ scale, x: view.x + (x - size[0] / 2) * gain, y: view.y - (y - size[1] / 2) * gain });
 }
 
-/** Move the map where a row is out of sight. */
+/** Move the map where a row is out of sight: beyond its border or under the sheet of a small screen. */
 function reveal(row) {
-  if (px[row] < 0 || px[row] > size[0] || py[row] < 0 || py[row] > size[1]) look({ ...view, x: data.x[row], y: data.y[row] });
+  if (data.x[row] === null || data.y[row] === null) return;
+  const sheet = byId("panel"), isSheet = panel.isOpen && getComputedStyle(sheet).position === "fixed";
+  const bottom = isSheet ? Math.min(size[1], innerHeight - sheet.offsetHeight - overlay.getBoundingClientRect().top) : size[1];
+  if (px[row] >= 0 && px[row] <= size[0] && py[row] >= 0 && py[row] <= bottom - NEAR) return;
+  const before = isSheet ? (state.before ?? { ...view }) : null;
+  move(px[row] < 0 || px[row] > size[0] ? size[0] / 2 - px[row] : 0, bottom / 2 - py[row]);
+  state.before = before;
 }
 
 /** The placed row nearest to a point, or null where none is near. */
@@ -296,6 +304,7 @@ function openRow(row) {
     el("h3", {}, columns.some((c) => c.atypical) ? "Cells, the least likely first" : "Cells"),
     el("ul", { class: "cells row-cells" }, cells.map(({ c, heat }) => cellLine(c.name, c.read(row), c.atypical ? (heat ?? 0) : null, null))),
   ], clear);
+  reveal(row);
   redraw();
 }
 
@@ -303,6 +312,8 @@ function openRow(row) {
 function clear() {
   state.row = null;
   state.group = null;
+  if (state.before?.all) showAll();
+  else if (state.before) look(state.before);
   if (state.words) search();
   overlay.focus({ preventScroll: true });
   redraw();

@@ -3,6 +3,7 @@
 1. The map shows every row with a place, coloured by a measure, a number, a date or a category.
 2. Dragging over a group compares its columns with the rest, the largest difference first; so does
    a click on a level of the legend, and a search.
+   Enter opens what is found: a row, or a list of rows with that of an exact number first.
 3. A click on a point opens its row: its cells, the most surprising first, and five similar rows.
 4. The keyboard moves from point to point, opens a row, closes it and has the focus again.
 5. 10,000 points are drawn and searched without freezing.
@@ -269,6 +270,27 @@ def test_a_level_and_a_search_are_groups_too(page: Page) -> None:
     page.browser.click("#compare")
     assert page.text("#panel-title") == "Group of 30 rows"
     assert page.js(NAMES)[0] == "built"
+
+
+def test_enter_opens_what_is_found(page: Page) -> None:
+    data = example()
+    page.open(data)
+    page.browser.click("#words")
+    page.browser.type(str(data.columns[1].values[7]))  # the price of one row
+    page.browser.press("Enter")
+    assert page.text("#panel-title") == "Row r7"
+    page.js("byId('words').value = ''")
+    page.browser.click("#words")
+    page.browser.type("R29")
+    page.browser.press("Enter")
+    assert page.text("#panel-title") == "11 rows found"
+    found = page.js("[...document.querySelectorAll('.found .name')].map(e => e.textContent)")
+    assert found == ["Row r29", *(f"Row r29{i}" for i in range(7))]
+    page.browser.press("Enter")  # the first has the focus
+    assert page.text("#panel-title") == "Row r29"
+    page.browser.click("#words")
+    page.browser.press("Enter", "Escape")
+    assert page.js("!panel.isOpen && document.activeElement === byId('words')")
 
 
 def test_a_click_opens_a_row_and_its_similar_rows(page: Page) -> None:

@@ -10,7 +10,7 @@ const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89
 const HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c7a00"]; // Okabe and Ito's, a darker yellow
 const OTHER = "#8b949e", FADED = "rgba(139,148,158,.22)";
 const smallScreen = matchMedia("(max-width: 760px), (max-height: 520px)");
-const BINS = 12, COMPARED = 40, NEAR = 14, CLICK = 6;
+const BINS = 12, COMPARED = 40, LISTED = 8, NEAR = 14, CLICK = 6;
 
 const state = {
   colouring: null, // a measure or a column
@@ -338,6 +338,26 @@ function search() {
   drawPoints();
 }
 
+/** Open the row that was found; of several rows list the first, one with that number before the others. */
+function openFound() {
+  if (!state.words) return;
+  const isExact = (i) => data.labels[i].toLowerCase() === state.words;
+  const found = [...state.group.keys()].filter((i) => state.group[i]).sort((a, b) => isExact(b) - isExact(a));
+  if (!found.length) return;
+  if (found.length === 1) return openRow(found[0]);
+  const line = (i) => {
+    const column = columns.find((c) => c.match(state.words)(i));
+    return cellLine(`Row ${data.labels[i]}`, column ? `${column.name}: ${column.read(i)}` : "", null, () => openRow(i));
+  };
+  state.row = null;
+  panel.open(`${count(found.length)} rows found`, "", [
+    el("ul", { class: "cells found" }, found.slice(0, LISTED).map(line)),
+    found.length > LISTED ? el("p", { class: "note" }, `${count(found.length - LISTED)} more are coloured on the map. “Compare with the rest” says how they differ.`) : null,
+  ], () => { clear(); byId("words").focus(); });
+  byId("panel-body").querySelector("button").focus();
+  redraw();
+}
+
 // --- pointer and keyboard
 
 const place = (event) => {
@@ -462,12 +482,20 @@ function start() {
     openGroup((i) => found[i] === 1);
   });
   let waiting = null;
-  byId("words").addEventListener("input", (event) => {
+  const read = () => {
     clearTimeout(waiting);
-    waiting = setTimeout(() => {
-      state.words = event.target.value.trim().toLowerCase();
-      search();
-    }, 100);
+    state.words = byId("words").value.trim().toLowerCase();
+    search();
+  };
+  byId("words").addEventListener("input", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(read, 100);
+  });
+  byId("words").addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.isComposing) return;
+    event.preventDefault();
+    read();
+    openFound();
   });
   overlay.addEventListener("pointerdown", onPress);
   overlay.addEventListener("pointermove", onMove);

@@ -1,7 +1,8 @@
 """Claims about ``varjepa.explore`` and `varjepa explore`.
 
 1. The page holds the table as it is: texts, numbers and dates of every column, those that the model
-   does not know included; missing cells are missing. Only the model's columns have atypical cells.
+   does not know included; missing cells are missing. Only the model's columns have atypical cells;
+   the page says which columns the model does not use.
 2. Uncertainty, outlier score, atypical cells and similar rows are those of the model. Rows
    that are near each other on the map are similar; the same seed draws the same map.
 3. Of many rows some are drawn, in order, by the seed, and the page says so.
@@ -69,6 +70,8 @@ def test_the_page_holds_the_table(data: ExploreData) -> None:
     assert by_name["label"].atypical is None
     assert by_name["label"].numbers is None
     assert set(by_name["empty"].values) == {None}
+    assert [name for name, column in by_name.items() if not column.is_used] == ["label", "empty"]
+    assert dict(data.facts)["columns"] == "6, 2 not used by the model"
 
 
 def test_measures_and_similar_rows_are_those_of_the_model(
@@ -77,15 +80,15 @@ def test_measures_and_similar_rows_are_those_of_the_model(
     known = table()[clusters().columns]
     measures = dict(data.measures)
     np.testing.assert_allclose(measures["uncertainty"], model.uncertainty(known), rtol=1e-5)
-    near = model.similar(known)["row"].to_numpy().reshape(60, 5)
-    assert data.similar == tuple(map(tuple, near.tolist()))
+    near = model.similar(known)
+    assert data.similar == tuple(map(tuple, near["row"].to_numpy().reshape(60, 5).tolist()))
+    np.testing.assert_allclose(np.ravel(data.distances), near["distance"], rtol=1e-4)
     np.testing.assert_allclose(measures["outlier score"], model.outlier_score(known), rtol=1e-5)
     cells = model.cell_uncertainty(known, "atypical")
     shades = {column.name: column.atypical for column in data.columns}
     for name in ("size", "colour", "seen"):
-        wanted = np.clip(cells[name] / explore_module.FULL_COLOUR, 0.0, 1.0)
         found = np.array(shades[name], dtype=float)
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, equal_nan=True)
+        np.testing.assert_allclose(found, cells[name], rtol=1e-4, equal_nan=True)
     again = varjepa.explore(model, table())
     assert (again.x, again.y) == (data.x, data.y)
     places = np.column_stack([data.x, data.y])
@@ -117,6 +120,7 @@ def test_odd_tables(model: VarTJEPA) -> None:
     found = varjepa.explore(by_position, pd.DataFrame(array, columns=["a", "b", "c"]))
     assert [c.name for c in found.columns] == ["a", "b", "c"]
     assert found.columns[2].atypical is not None
+    assert all(column.is_used for column in found.columns)
 
 
 def test_a_notebook_shows_it(data: ExploreData, tmp_path: Path) -> None:

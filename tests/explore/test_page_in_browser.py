@@ -5,6 +5,8 @@
    a click on a level of the legend, and a search.
    Enter opens what is found: a row, or a list of rows with that of an exact number first.
 3. A click on a point opens its row: its cells, the most surprising first, and five similar rows.
+   Numbers have a scale: a percentile, a cell's surprise as text, a distance and what differs most.
+   Columns that the model does not use are marked.
 4. The keyboard moves from point to point, opens a row, closes it and has the focus again.
 5. 10,000 points are drawn and searched without freezing.
 6. Hostile texts run nothing and are shown as text.
@@ -303,7 +305,23 @@ def test_a_click_opens_a_row_and_its_similar_rows(page: Page) -> None:
     similar = "[...document.querySelectorAll('.similar .name')].map(e => e.textContent)"
     assert page.js(similar) == [f"r{i}" for i in data.similar[row]]
     cells = page.js("[...document.querySelectorAll('.row-cells li')].map(e => e.innerText)")
-    assert cells[0].split() == ["price", data.columns[1].values[row]]  # it alone has a score
+    atypical = data.columns[1].atypical
+    assert atypical is not None
+    # it alone has a score
+    assert cells[0].split() == [f"{atypical[row]:.1f}", "price", data.columns[1].values[row]]
+    assert [c.split()[0] for c in cells if "not used" in c] == ["not"]
+    assert "built" in next(c for c in cells if "not used" in c)
+    measure = data.measures[0][1]
+    below = sum(v < measure[row] for v in measure)  # type: ignore[operator]
+    assert f"higher than {100 * below // 300} % of the rows" in page.text(".pairs")
+    other = data.similar[row][0]
+    line = page.text(".similar li")
+    assert "distance 0.25" in line
+    noise = data.columns[3].values
+    assert f"noise 0 {noise[row]} → {noise[other]}" in line.replace("\n", " ")
+    assert "built" not in line  # distances are of the columns that the model uses
+    groups = page.js("[...document.querySelectorAll('optgroup')].map(e => e.innerText.trim())")
+    assert groups[-1] == "built"
     assert len(cells) == len(data.columns)
     page.browser.click(".similar button")
     assert page.text("#panel-title") == f"Row r{data.similar[row][0]}"

@@ -10,7 +10,7 @@ const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89
 const HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c7a00"]; // Okabe and Ito's, a darker yellow
 const OTHER = "#8b949e", FADED = "rgba(139,148,158,.22)";
 const smallScreen = matchMedia("(max-width: 760px), (max-height: 520px)");
-const BINS = 12, COMPARED = 40, LISTED = 8, NEAR = 14, CLICK = 6;
+const BINS = 12, COMPARED = 40, LISTED = 8, FULL_COLOUR = 4, NEAR = 14, CLICK = 6;
 
 const state = {
   colouring: null, // a measure or a column
@@ -263,7 +263,7 @@ function openGroup(isMember) {
 }
 
 function aboutDifference({ column, bins, shares, difference, means }) {
-  const head = el("div", { class: "line" }, text(column.name, { class: "name" }), el("span", {}, `difference ${difference.toFixed(2)}`));
+  const head = el("div", { class: "line" }, text(column.name, { class: "name" }), unused(column), el("span", {}, `difference ${difference.toFixed(2)}`));
   if (column.numbers) {
     const note = column.kind === "datetime" ? null : el("div", { class: "line" }, el("span", {}, `mean ${number(means[0])}`), el("span", {}, `others ${number(means[1])}`));
     return el("div", { class: "difference" }, head, note, pairedBars(shares, bins, column.kind !== "datetime"));
@@ -294,18 +294,56 @@ function pairedBars(shares, { low, high }, isNumber) {
 
 function openRow(row) {
   state.row = state.at = row;
-  const about = data.measures.map(({ name, numbers }) => [text(name), number(numbers[row])]);
+  const about = data.measures.map(({ name, numbers }) => [text(name), el("span", {}, number(numbers[row]), el("small", {}, rank(numbers, row)))]);
   const cells = columns.map((c) => ({ c, heat: c.atypical ? c.atypical[row] : null })).sort((a, b) => (b.heat ?? -1) - (a.heat ?? -1));
-  const similar = data.similar[row].slice(0, 5).map((other) => cellLine(data.labels[other], state.colouring.read ? state.colouring.read(other) : number(state.colouring.numbers[other]), null, () => openRow(other)));
+  const similar = data.similar[row].map((other, k) => similarLine(row, other, data.distances[row][k]));
   panel.open(el("span", {}, "Row ", text(data.labels[row])), "", [
     about.length ? pairs(about) : null,
-    similar.length ? el("h3", {}, "Similar rows") : null,
+    similar.length ? el("h3", {}, "Similar rows", el("small", {}, "two rows are about 1 apart")) : null,
     similar.length ? el("ul", { class: "cells similar" }, similar) : null,
-    el("h3", {}, columns.some((c) => c.atypical) ? "Cells, the least likely first" : "Cells"),
-    el("ul", { class: "cells row-cells" }, cells.map(({ c, heat }) => cellLine(c.name, c.read(row), c.atypical ? (heat ?? 0) : null, null))),
+    el("h3", {}, "Cells", el("small", {}, columns.some((c) => c.atypical) ? "the least likely first, 1 is usual" : "")),
+    el("ul", { class: "cells row-cells" }, cells.map(({ c, heat }) => ownCell(c, row, heat))),
   ], clear);
   reveal(row);
   redraw();
+}
+
+/** Where a row's number is among those of all rows. */
+function rank(numbers, row) {
+  const known = numbers.filter((v) => v !== null);
+  if (numbers[row] === null) return "";
+  return `higher than ${Math.floor((100 * known.filter((v) => v < numbers[row]).length) / known.length)} % of the rows`;
+}
+
+/** A cell with its number; a column that the model does not use has none. */
+function ownCell(column, row, score) {
+  const line = cellLine(column.name, column.read(row), column.atypical ? Math.min(Math.max((score ?? 0) / FULL_COLOUR, 0), 1) : null, null);
+  const note = column.atypical ? el("span", { class: "score" }, score === null ? "–" : score.toFixed(1).replace("-", "−")) : unused(column);
+  line.querySelector(".name").before(note ?? "");
+  return line;
+}
+
+const unused = (column) => (column.used ? null : el("small", { class: "unused", title: "The model does not use this column." }, "not used"));
+
+/** A similar row: its distance, its value of the colour, and where it differs most. */
+function similarLine(row, other, distance) {
+  const { name, read, numbers } = state.colouring;
+  const line = cellLine(data.labels[other], "", null, () => openRow(other));
+  const differing = columns.filter((c) => c.used).map((c) => ({ c, far: apart(c, row, other) })).filter(({ far }) => far > 0).sort((a, b) => b.far - a.far).slice(0, 3);
+  const words = differing.map(({ c }) => el("span", {}, text(c.name), " ", text(c.read(row) ?? "·"), " → ", text(c.read(other) ?? "·")));
+  line.firstChild.lastChild.replaceWith(
+    el("span", {}, `distance ${number(distance)}`),
+    el("span", { class: "colour" }, text(name), " ", text((read ? read(other) : number(numbers[other])) ?? "·")),
+    el("span", { class: "differs" }, words.length ? ["differs in", ...words] : "the same in every column that the model uses"),
+  );
+  return line;
+}
+
+/** How far apart two cells of a column are, from 0 to 1. */
+function apart(column, a, b) {
+  if (!column.numbers || column.numbers[a] === null || column.numbers[b] === null) return column.read(a) === column.read(b) ? 0 : 1;
+  const { low, high } = binsOf(column);
+  return Math.min(Math.abs(column.numbers[a] - column.numbers[b]) / (high - low || 1), 1);
 }
 
 /** What closing the panel leaves: no row, no group but that of the search. */
@@ -473,7 +511,8 @@ function next(from, dx, dy) {
 
 function start() {
   fillHead();
-  const groups = [["Measures", data.measures], ["Columns", columns]].filter(([, list]) => list.length);
+  const used = (is) => columns.filter((c) => c.used === is);
+  const groups = [["Measures", data.measures], ["Columns", used(true)], ["Columns that the model does not use", used(false)]].filter(([, list]) => list.length);
   const choices = groups.flatMap(([, list]) => list);
   byId("colour").append(...groups.map(([label, list]) => el("optgroup", { label }, list.map((c) => el("option", { value: choices.indexOf(c) }, c.name)))));
   byId("colour").addEventListener("change", (event) => colourBy(choices[event.target.value]));

@@ -20,7 +20,9 @@ class ExploreColumn:
     numbers: tuple[float | None, ...] | None
     """numbers and dates: places on an axis; None for categories"""
     atypical: tuple[float | None, ...] | None
-    """how unlikely each cell is given the others, 0..1 for colour; None: not computed"""
+    """how unlikely each cell is given the others, 1 is usual in its column; None: not computed"""
+    is_used: bool = True
+    """whether the model knows it"""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -39,6 +41,8 @@ class ExploreData:
     """name and a number a row, such as uncertainty and outlier score"""
     similar: tuple[tuple[int, ...], ...]
     """places of the most similar rows of each row, the most similar first"""
+    distances: tuple[tuple[float, ...], ...]
+    """of those; of two rows about 1"""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page."""

@@ -6,12 +6,14 @@
 2. Uncertainty, outlier score, atypical cells and similar rows are those of the model. Rows
    that are near each other on the map are similar; the same seed draws the same map.
 3. Of many rows some are drawn, in order, by the seed, and the page says so.
-4. Tables of two rows, of equal rows, and of arrays work; a notebook shows the page in a frame.
+4. Tables of two rows, of equal rows, and of arrays work; a notebook shows the page in a frame, and
+   of a large one a sentence that says how to save it.
 5. The command writes the page; what is wrong is refused in one sentence, and nothing is written.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +26,7 @@ from tests.audit.test_page import data_of
 from tests.browser import chromium
 from tests.cli.test_shell import Captured, assert_refused, run, snapshot
 from tests.estimators.test_similar import SMALL, clusters
+from tests.explore.test_page import example
 from tests.small import small
 from varjepa import VarTJEPA
 from varjepa.errors import InputError
@@ -126,13 +129,24 @@ def test_odd_tables(model: VarTJEPA) -> None:
 def test_a_notebook_shows_it(data: ExploreData, tmp_path: Path) -> None:
     assert repr(data) == "ExploreData('Rows of a table', 60 rows, 6 columns)"
     page = tmp_path / "notebook.html"
-    page.write_text(f"<!doctype html><meta charset=utf-8>{data._repr_html_()}", "utf-8")
+    quoted = replace(data, title="Rows' onload='x'")
+    page.write_text(f"<!doctype html><meta charset=utf-8>{quoted._repr_html_()}", "utf-8")
     with chromium(tmp_path) as browser:
         browser.open(page)
         browser.settle()
         assert browser.complaints() == []
+        assert browser.evaluate("document.querySelector('iframe').attributes.length") == 4
         shot = browser.screenshot(tmp_path / "shot.png")
     assert shot.stat().st_size > 8000  # an empty frame is smaller
+
+
+def test_a_notebook_does_not_hold_a_large_page() -> None:
+    large = replace(example(10_000, extra=10), title="<b>large</b>")
+    shown = large._repr_html_()
+    assert len(shown) < 1000
+    assert "10,000 rows" in shown
+    assert '.save("page.html")' in shown
+    assert "<b>large" not in shown
 
 
 def test_command(model: VarTJEPA, tmp_path: Path, capsys: Captured) -> None:

@@ -40,7 +40,7 @@ function layOut() {
     canvas.getContext("2d").scale(devicePixelRatio, devicePixelRatio);
   }
   const [left, right] = ends(data.x), [bottom, top] = ends(data.y);
-  const scale = Math.min((width - 2 * EDGE) / (right - left || 1), (height - 2 * EDGE) / (top - bottom || 1));
+  const scale = Math.min(Math.max(width - 2 * EDGE, 1) / (right - left || 1), Math.max(height - 2 * EDGE, 1) / (top - bottom || 1));
   bounds = { left, right, bottom, top, scale };
   if (view.all) showAll();
   else look(view);
@@ -424,8 +424,8 @@ function pinch(event) {
 }
 
 function onWheel(event) {
-  // in a notebook the wheel scrolls until the map is clicked
-  if (window !== top && document.activeElement !== overlay && !event.ctrlKey) return;
+  // in a notebook the wheel scrolls until the page is clicked
+  if (window !== top && !document.hasFocus() && !event.ctrlKey) return;
   event.preventDefault();
   const unit = [0.002, 0.05, 1][event.deltaMode];
   zoom(2 ** (-event.deltaY * unit * (event.ctrlKey ? 10 : 1)), ...place(event)); // a pinch on a touchpad comes with Control

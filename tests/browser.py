@@ -23,8 +23,10 @@ import pytest
 KEYS = {
     "ArrowUp": 38, "ArrowDown": 40, "ArrowLeft": 37, "ArrowRight": 39, "Enter": 13, "Escape": 27,
     "Home": 36, "End": 35, "PageUp": 33, "PageDown": 34, "Tab": 9, " ": 32, "Delete": 46,
+    "+": 187, "-": 189, "0": 48,
 }  # fmt: skip
 CONTROL = 2
+SHIFT = 8
 
 
 def find_chromium() -> str:
@@ -123,14 +125,15 @@ class Browser:
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
         self.settle()
 
-    def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
+    def drag(
+        self, start: tuple[float, float], end: tuple[float, float], modifiers: int = 0
+    ) -> None:
         """Press, move in three steps, release."""
+        mouse = {"button": "left", "modifiers": modifiers}
         for kind, share in (("mousePressed", 0.0), *(("mouseMoved", i / 3) for i in (1, 2, 3))):
             x, y = (a + share * (b - a) for a, b in zip(start, end, strict=True))
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1)
-        self.call(
-            "Input.dispatchMouseEvent", type="mouseReleased", x=end[0], y=end[1], button="left"
-        )
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, buttons=1, **mouse)
+        self.call("Input.dispatchMouseEvent", type="mouseReleased", x=end[0], y=end[1], **mouse)
         self.settle()
 
     def press(self, *keys: str, modifiers: int = 0) -> None:

@@ -1,16 +1,19 @@
 """Claims about ``varjepa.explore`` and `varjepa explore`.
 
 1. The page holds the table as it is: texts, numbers and dates of every column, those that the model
-   does not know included; missing cells are missing. Only the model's columns have atypical cells.
+   does not know included; missing cells are missing. Only the model's columns have atypical cells;
+   the page says which columns the model does not use.
 2. Uncertainty, outlier score, atypical cells and similar rows are those of the model. Rows
    that are near each other on the map are similar; the same seed draws the same map.
 3. Of many rows some are drawn, in order, by the seed, and the page says so.
-4. Tables of two rows, of equal rows, and of arrays work; a notebook shows the page in a frame.
+4. Tables of two rows, of equal rows, and of arrays work; a notebook shows the page in a frame, and
+   of a large one a sentence that says how to save it.
 5. The command writes the page; what is wrong is refused in one sentence, and nothing is written.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +26,7 @@ from tests.audit.test_page import data_of
 from tests.browser import chromium
 from tests.cli.test_shell import Captured, assert_refused, run, snapshot
 from tests.estimators.test_similar import SMALL, clusters
+from tests.explore.test_page import example
 from tests.small import small
 from varjepa import VarTJEPA
 from varjepa.errors import InputError
@@ -69,6 +73,8 @@ def test_the_page_holds_the_table(data: ExploreData) -> None:
     assert by_name["label"].atypical is None
     assert by_name["label"].numbers is None
     assert set(by_name["empty"].values) == {None}
+    assert [name for name, column in by_name.items() if not column.is_used] == ["label", "empty"]
+    assert dict(data.facts)["columns"] == "6, 2 not used by the model"
 
 
 def test_measures_and_similar_rows_are_those_of_the_model(
@@ -77,21 +83,22 @@ def test_measures_and_similar_rows_are_those_of_the_model(
     known = table()[clusters().columns]
     measures = dict(data.measures)
     np.testing.assert_allclose(measures["uncertainty"], model.uncertainty(known), rtol=1e-5)
-    near = model.similar(known)["row"].to_numpy().reshape(60, 5)
-    assert data.similar == tuple(map(tuple, near.tolist()))
+    near = model.similar(known)
+    assert data.similar == tuple(map(tuple, near["row"].to_numpy().reshape(60, 5).tolist()))
+    np.testing.assert_allclose(np.ravel(data.distances), near["distance"], rtol=1e-4)
     np.testing.assert_allclose(measures["outlier score"], model.outlier_score(known), rtol=1e-5)
     cells = model.cell_uncertainty(known, "atypical")
     shades = {column.name: column.atypical for column in data.columns}
     for name in ("size", "colour", "seen"):
-        wanted = np.clip(cells[name] / explore_module.FULL_COLOUR, 0.0, 1.0)
         found = np.array(shades[name], dtype=float)
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, equal_nan=True)
+        np.testing.assert_allclose(found, cells[name], rtol=1e-4, equal_nan=True)
     again = varjepa.explore(model, table())
     assert (again.x, again.y) == (data.x, data.y)
     places = np.column_stack([data.x, data.y])
     apart = np.linalg.norm(places[:, None] - places[None], axis=-1)
     to_similar = np.mean([apart[i, list(rows)].mean() for i, rows in enumerate(data.similar)])
     assert to_similar < 0.6 * apart.mean()
+    assert np.std(data.x) >= np.std(data.y)  # screens are wide
 
 
 def test_many_rows_are_drawn(model: VarTJEPA, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,18 +123,30 @@ def test_odd_tables(model: VarTJEPA) -> None:
     found = varjepa.explore(by_position, pd.DataFrame(array, columns=["a", "b", "c"]))
     assert [c.name for c in found.columns] == ["a", "b", "c"]
     assert found.columns[2].atypical is not None
+    assert all(column.is_used for column in found.columns)
 
 
 def test_a_notebook_shows_it(data: ExploreData, tmp_path: Path) -> None:
     assert repr(data) == "ExploreData('Rows of a table', 60 rows, 6 columns)"
     page = tmp_path / "notebook.html"
-    page.write_text(f"<!doctype html><meta charset=utf-8>{data._repr_html_()}", "utf-8")
+    quoted = replace(data, title="Rows' onload='x'")
+    page.write_text(f"<!doctype html><meta charset=utf-8>{quoted._repr_html_()}", "utf-8")
     with chromium(tmp_path) as browser:
         browser.open(page)
         browser.settle()
         assert browser.complaints() == []
+        assert browser.evaluate("document.querySelector('iframe').attributes.length") == 4
         shot = browser.screenshot(tmp_path / "shot.png")
     assert shot.stat().st_size > 8000  # an empty frame is smaller
+
+
+def test_a_notebook_does_not_hold_a_large_page() -> None:
+    large = replace(example(10_000, extra=10), title="<b>large</b>")
+    shown = large._repr_html_()
+    assert len(shown) < 1000
+    assert "10,000 rows" in shown
+    assert '.save("page.html")' in shown
+    assert "<b>large" not in shown
 
 
 def test_command(model: VarTJEPA, tmp_path: Path, capsys: Captured) -> None:

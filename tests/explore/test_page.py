@@ -52,7 +52,7 @@ def example(rows: int = 300, extra: int = 0) -> ExploreData:
                 "numeric",
                 tuple(None if p is None else f"{p:.2f}" for p in prices),
                 tuple(prices),
-                tuple(float(s) for s in atypical),
+                tuple(2 * float(s) for s in atypical),
             ),
             ExploreColumn(
                 "built",
@@ -60,11 +60,13 @@ def example(rows: int = 300, extra: int = 0) -> ExploreData:
                 tuple(f"20{10 + i % 10}-01-15" for i in range(rows)),
                 tuple(float(i % 10) for i in range(rows)),
                 None,
+                is_used=False,
             ),
             *numbers,
         ),
         measures=(("uncertainty", tuple(float(v) for v in noise[0] ** 2)),),
         similar=tuple(tuple((i + 2 * k) % rows for k in range(1, 6)) for i in range(rows)),
+        distances=tuple((0.25, 0.5, 0.75, 1.0, 1.25) for _ in range(rows)),
     )
 
 
@@ -108,6 +110,8 @@ def test_what_is_given_comes_back(tmp_path: Path) -> None:
     assert read["columns"][1]["numbers"][3] is None
     assert read["columns"][1]["numbers"][4] == pytest.approx(data.columns[1].numbers[4])  # type: ignore[index]
     assert read["similar"][7] == [9, 11, 13, 15, 17]
+    assert read["distances"][7] == [0.25, 0.5, 0.75, 1.0, 1.25]
+    assert [column["used"] for column in read["columns"]] == [True, True, False, True]
     assert read["measures"][0]["name"] == "uncertainty"
 
 

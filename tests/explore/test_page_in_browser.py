@@ -3,12 +3,19 @@
 1. The map shows every row with a place, coloured by a measure, a number, a date or a category.
 2. Dragging over a group compares its columns with the rest, the largest difference first; so does
    a click on a level of the legend, and a search.
+   Enter opens what is found: a row, or a list of rows with that of an exact number first.
 3. A click on a point opens its row: its cells, the most surprising first, and five similar rows.
+   Numbers have a scale: a percentile, a cell's surprise as text, a distance and what differs most.
+   Columns that the model does not use are marked.
 4. The keyboard moves from point to point, opens a row, closes it and has the focus again.
 5. 10,000 points are drawn and searched without freezing.
 6. Hostile texts run nothing and are shown as text.
-7. On a phone nothing sticks out and the panel is a sheet at the bottom; dark and light work.
-8. Nothing is said on the console, and no request leaves the page.
+7. Nothing covers a point of the map. Both axes have one scale, and an open panel moves no point.
+8. Wheel, pinch, keys and buttons zoom, and what is under the pointer stays there; 0 shows all rows
+   again. Dragging with Shift or after "Move" moves the map, and so do Shift and arrow keys.
+9. On a phone nothing sticks out and the panel is a sheet at the bottom; dark and light work.
+   The map moves so that the sheet does not hide the row, and back when the sheet closes.
+10. Nothing is said on the console, and no request leaves the page.
 """
 
 from __future__ import annotations
@@ -21,7 +28,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser import Browser, chromium
+from tests.browser import SHIFT, Browser, chromium
 from tests.explore.test_page import example, hostile_example
 from varjepa.explore.page import write_page
 from varjepa.explore.page_data import ExploreData
@@ -116,6 +123,120 @@ def test_the_map_shows_every_row_in_colour(page: Page) -> None:
     assert page.text("#legend .scale").split() == ["2010-01-15", "2019-01-15"]
 
 
+@pytest.mark.parametrize("size", [(1300, 900), (390, 844), (844, 390)])
+def test_nothing_covers_a_point(page: Page, size: tuple[int, int]) -> None:
+    page.open(example(), *size)
+    free = (
+        "placed.every(i => (b => document.elementFromPoint(b.x + px[i], b.y + py[i]) === overlay)"
+        "(overlay.getBoundingClientRect()))"
+    )
+    for column in ("colour", "price"):
+        page.choose(column)
+        assert page.js(free)
+    page.choose("colour")
+    shown = page.js("byId('legend').open")
+    assert shown == (size == (1300, 900))  # folded where space is short
+    page.browser.click("#legend summary")
+    page.browser.settle()
+    assert page.js("byId('legend').open") != shown
+    assert page.js(free)
+
+
+def test_both_axes_have_one_scale_and_the_panel_moves_no_point(page: Page) -> None:
+    page.open(example())
+    scales = page.js(
+        "[Math.abs(px[1] - px[0]) / Math.abs(data.x[1] - data.x[0]),"
+        " Math.abs(py[1] - py[0]) / Math.abs(data.y[1] - data.y[0])]"
+    )
+    assert scales[0] == pytest.approx(scales[1], rel=1e-3)
+    before = page.js("[...px, ...py]")
+    page.js("openRow(7)")
+    page.browser.settle()
+    assert page.js("panel.isOpen && [...px, ...py]") == before
+    row = min(range(300), key=lambda i: example().x[i])
+    page.browser.click_at(*page.place(row))  # the next click hits too
+    assert page.text("#panel-title") == f"Row r{row}"
+
+
+def test_wheel_keys_and_buttons_zoom(page: Page) -> None:
+    page.open(example())
+    all_rows, row = page.js("[...px, ...py]"), 7
+    x, y = page.place(row)
+    wheel = {"type": "mouseWheel", "x": x, "y": y, "deltaX": 0}
+    page.browser.call("Input.dispatchMouseEvent", **wheel, deltaY=-600)
+    page.browser.wait_for("view.scale > 1.5 * bounds.scale")
+    page.browser.settle()
+    assert page.place(row) == pytest.approx((x, y), abs=1.0)
+    page.browser.click_at(*page.place(row))
+    assert page.text("#panel-title") == f"Row r{row}"
+    page.browser.call("Input.dispatchMouseEvent", **wheel, deltaY=6000)
+    page.browser.wait_for("view.scale === bounds.scale")  # all rows, and no less
+    for key, larger in (("+", True), ("-", False)):  # the panel has the focus
+        before = page.js("view.scale")
+        page.browser.press(key)
+        assert (page.js("view.scale") > before) == larger
+    page.browser.click("#zoom-in")
+    assert page.js("[...px, ...py]") != all_rows
+    page.browser.press("0")
+    assert page.js("[...px, ...py]") == all_rows
+    page.browser.click("#words")
+    page.browser.press("+")
+    assert page.js("view.all")  # in a field it is a letter
+
+
+def test_two_fingers_zoom(page: Page) -> None:
+    page.open(example(), 390, 844)
+    middle = page.place(7)
+
+    def touch(kind: str, apart: float) -> None:
+        points = [
+            {"x": middle[0] + s * apart, "y": middle[1], "id": i} for i, s in ((0, -1), (1, 1))
+        ]
+        page.browser.call(
+            "Input.dispatchTouchEvent", type=kind, touchPoints=points if apart else []
+        )
+
+    touch("touchStart", 20)
+    for apart in (30, 40, 60):
+        touch("touchMove", apart)
+    touch("touchEnd", 0)
+    page.browser.settle()
+    assert page.js("view.scale / bounds.scale") == pytest.approx(3.0, rel=0.05)
+    assert page.place(7) == pytest.approx(middle, abs=3.0)
+    assert page.js("panel.isOpen || state.drag !== null || fingers.size > 0") is False
+
+
+def test_the_map_moves(page: Page) -> None:
+    page.open(example())
+    page.js("(zoom(4), overlay.focus())")
+    start, end = (300.0, 300.0), (380.0, 340.0)
+
+    def moved(action: Any) -> tuple[float, float]:
+        x, y = page.place(7)
+        action()
+        page.browser.settle()
+        return page.place(7)[0] - x, page.place(7)[1] - y
+
+    far = pytest.approx((80, 40), abs=8)  # less what tells dragging from a click
+    assert moved(lambda: page.browser.drag(start, end, SHIFT)) == far
+    page.browser.click("#move")
+    assert moved(lambda: page.browser.drag(end, start)) == pytest.approx((-80, -40), abs=8)
+    page.browser.click("#move")
+    assert moved(lambda: page.browser.drag(start, end)) == (0, 0)  # a brush again
+    assert page.js("panel.isOpen && state.group !== null")
+    page.browser.press("Escape")
+    right, down = moved(lambda: page.browser.press("ArrowRight", modifiers=SHIFT))
+    assert right < -50
+    assert down == 0
+    for _ in range(20):
+        page.browser.press("ArrowRight", modifiers=SHIFT)
+    assert page.js("Math.max(...px) >= 0")  # some of it stays in the window
+    page.js("(overlay.focus(), state.at = 7, zoom(100))")
+    page.browser.press("ArrowLeft")
+    at = page.js("[px[state.at] / size[0], py[state.at] / size[1]]")
+    assert 0 <= min(at) <= max(at) <= 1  # the map follows the keyboard
+
+
 def test_dragging_compares_a_group_with_the_rest(page: Page) -> None:
     page.open(example())
     box = page.js("(b => [b.x, b.y, b.width, b.height])(overlay.getBoundingClientRect())")
@@ -153,6 +274,27 @@ def test_a_level_and_a_search_are_groups_too(page: Page) -> None:
     assert page.js(NAMES)[0] == "built"
 
 
+def test_enter_opens_what_is_found(page: Page) -> None:
+    data = example()
+    page.open(replace(data, labels=data.labels[::-1]))
+    page.browser.click("#words")
+    page.browser.type(str(data.columns[1].values[7]))  # the price of one row
+    page.browser.press("Enter")
+    assert page.text("#panel-title") == "Row r292"
+    page.js("byId('words').value = ''")
+    page.browser.click("#words")
+    page.browser.type("R29")
+    page.browser.press("Enter")
+    assert page.text("#panel-title") == "11 rows found"
+    found = page.js("[...document.querySelectorAll('.found .name')].map(e => e.textContent)")
+    assert found == ["Row r29", *(f"Row r29{i}" for i in range(9, 2, -1))]
+    page.browser.press("Enter")  # the first has the focus
+    assert page.text("#panel-title") == "Row r29"
+    page.browser.click("#words")
+    page.browser.press("Enter", "Escape")
+    assert page.js("!panel.isOpen && document.activeElement === byId('words')")
+
+
 def test_a_click_opens_a_row_and_its_similar_rows(page: Page) -> None:
     data = example()
     page.open(data)
@@ -163,7 +305,23 @@ def test_a_click_opens_a_row_and_its_similar_rows(page: Page) -> None:
     similar = "[...document.querySelectorAll('.similar .name')].map(e => e.textContent)"
     assert page.js(similar) == [f"r{i}" for i in data.similar[row]]
     cells = page.js("[...document.querySelectorAll('.row-cells li')].map(e => e.innerText)")
-    assert cells[0].split() == ["price", data.columns[1].values[row]]  # it alone has a score
+    atypical = data.columns[1].atypical
+    assert atypical is not None
+    # it alone has a score
+    assert cells[0].split() == [f"{atypical[row]:.1f}", "price", data.columns[1].values[row]]
+    assert [c.split()[0] for c in cells if "not used" in c] == ["not"]
+    assert "built" in next(c for c in cells if "not used" in c)
+    measure = data.measures[0][1]
+    below = sum(v < measure[row] for v in measure)  # type: ignore[operator]
+    assert f"higher than {100 * below // 300} % of the rows" in page.text(".pairs")
+    other = data.similar[row][0]
+    line = page.text(".similar li")
+    assert "distance 0.25" in line
+    noise = data.columns[3].values
+    assert f"noise 0 {noise[row]} → {noise[other]}" in line.replace("\n", " ")
+    assert "built" not in line  # distances are of the columns that the model uses
+    groups = page.js("[...document.querySelectorAll('optgroup')].map(e => e.innerText.trim())")
+    assert groups[-1] == "built"
     assert len(cells) == len(data.columns)
     page.browser.click(".similar button")
     assert page.text("#panel-title") == f"Row r{data.similar[row][0]}"
@@ -192,7 +350,12 @@ def test_the_keyboard_moves_opens_and_closes(page: Page) -> None:
 
 def test_ten_thousand_points_do_not_freeze(page: Page) -> None:
     page.open(example(10_000, extra=26))
-    for action in ("redraw()", "openGroup((i) => i % 3 === 0)", "(state.words = 'r99', search())"):
+    for action in (
+        "(zoom(1.1), redraw())",
+        "openRow(7)",
+        "openGroup((i) => i % 3 === 0)",
+        "(state.words = 'r99', search())",
+    ):
         took = page.js(
             "[1, 2, 3, 4, 5].map(() => (s => { "
             f"{action}; return performance.now() - s; }})(performance.now()))"
@@ -225,3 +388,25 @@ def test_nothing_sticks_out_on_a_phone(page: Page, dark: bool) -> None:
     assert box == [0, 390, 844]
     lightness = page.js("Number(getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0])")
     assert (lightness < 128) == dark
+
+
+def test_the_sheet_does_not_hide_its_row(page: Page) -> None:
+    data = example()
+    page.open(data, 390, 844)
+    before = page.js("[...px, ...py]")
+    lowest = page.js("placed.reduce((a, b) => (py[a] > py[b] ? a : b))")
+    page.browser.click_at(*page.place(lowest))
+    assert page.text("#panel-title") == f"Row r{lowest}"
+    sheet = "byId('panel').offsetTop"
+    for row in (lowest, data.similar[lowest][0]):
+        page.js(f"openRow({row})")
+        page.browser.settle()
+        top, left = page.js("(b => [b.y, b.x])(overlay.getBoundingClientRect())")
+        x, y = page.place(row)
+        assert top < y < page.js(sheet)
+        assert left < x < 390
+    page.browser.press("Escape")
+    assert page.js("[...px, ...py]") == before
+    page.js(f"(openRow({lowest}), zoom(2))")  # moved by hand: it stays
+    page.browser.press("Escape")
+    assert page.js("view.scale / bounds.scale") == 2

@@ -1,6 +1,7 @@
 // The explorer: a map of points on a canvas, groups compared with the rest, rows with similar rows.
 
 const rowCount = data.labels.length;
+if (innerHeight > innerWidth) [data.x, data.y] = [data.y, data.x.map((v) => (v === null ? v : -v))]; // maps are wide
 const columns = data.columns.map((column) => ({ ...column, read: reader(column.texts), match: null, bins: null }));
 const placed = [...Array(rowCount).keys()].filter((i) => data.x[i] !== null && data.y[i] !== null);
 const overlay = byId("overlay");
@@ -8,7 +9,8 @@ const overlay = byId("overlay");
 const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"];
 const HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c7a00"]; // Okabe and Ito's, a darker yellow
 const OTHER = "#8b949e", FADED = "rgba(139,148,158,.22)";
-const BINS = 12, COMPARED = 40, NEAR = 14;
+const smallScreen = matchMedia("(max-width: 760px), (max-height: 520px)");
+const BINS = 12, COMPARED = 40, LISTED = 8, FULL_COLOUR = 4, NEAR = 14, CLICK = 6;
 
 const state = {
   colouring: null, // a measure or a column
@@ -16,14 +18,18 @@ const state = {
   words: "",
   group: null, // a Uint8Array with 1 for each row of the group, or null
   row: null, // the open one
+  before: null, // what was shown until the map moved for the sheet; null again when it is moved by hand
   at: null, // the one that the keyboard is at
   hover: null,
-  brush: null,
+  drag: null, // where it began and is, and whether it moves the map; without that it is a brush
 };
 
 // --- places on the screen
 
-let px = new Float32Array(rowCount), py = new Float32Array(rowCount), size = [0, 0];
+const EDGE = 18, MOST = 50;
+const px = new Float32Array(rowCount), py = new Float32Array(rowCount);
+const view = { scale: 1, x: 0, y: 0, all: true }; // pixels a unit, what is in the middle, whether all rows are shown
+let size = [0, 0], bounds = null, drawing = 0;
 
 function layOut() {
   const { clientWidth: width, clientHeight: height } = byId("map");
@@ -33,18 +39,62 @@ function layOut() {
     canvas.height = height * devicePixelRatio;
     canvas.getContext("2d").scale(devicePixelRatio, devicePixelRatio);
   }
-  const span = (places) => {
-    let low = Infinity, high = -Infinity;
-    for (const i of placed) [low, high] = [Math.min(low, places[i]), Math.max(high, places[i])];
-    return [low, high > low ? high - low : 1];
-  };
-  const [left, wide] = span(data.x), [bottom, tall] = span(data.y), edge = 18;
+  const [left, right] = ends(data.x), [bottom, top] = ends(data.y);
+  const scale = Math.min(Math.max(width - 2 * EDGE, 1) / (right - left || 1), Math.max(height - 2 * EDGE, 1) / (top - bottom || 1));
+  bounds = { left, right, bottom, top, scale };
+  if (view.all) showAll();
+  else look(view);
+  redraw();
+}
+
+/** Show all rows, in one scale for both axes. */
+function showAll() {
+  const { left, right, bottom, top, scale } = bounds;
+  look({ scale, x: (left + right) / 2, y: (bottom + top) / 2 });
+  view.all = true;
+}
+
+function ends(places) {
+  let low = Infinity, high = -Infinity;
+  for (const i of placed) [low, high] = [Math.min(low, places[i]), Math.max(high, places[i])];
+  return placed.length ? [low, high] : [0, 0];
+}
+
+/** Show a part of the map; some of it always stays in the window. */
+function look({ scale, x, y }) {
+  const within = (value, low, high) => Math.min(Math.max(value, low), high);
+  view.scale = within(scale, bounds.scale, bounds.scale * MOST);
+  const [wide, tall] = size.map((pixels) => (pixels / 2 - EDGE) / view.scale);
+  view.x = within(x, bounds.left - wide, bounds.right + wide);
+  view.y = within(y, bounds.bottom - tall, bounds.top + tall);
+  view.all = false;
+  state.before = null;
   for (const i of placed) {
-    px[i] = edge + ((data.x[i] - left) / wide) * (width - 2 * edge);
-    py[i] = height - edge - ((data.y[i] - bottom) / tall) * (height - 2 * edge);
+    px[i] = size[0] / 2 + (data.x[i] - view.x) * view.scale;
+    py[i] = size[1] / 2 - (data.y[i] - view.y) * view.scale;
   }
-  drawPoints();
-  drawOverlay();
+  leave();
+  drawing ||= requestAnimationFrame(() => { drawing = 0; redraw(); });
+}
+
+const move = (right, down) => look({ ...view, x: view.x - right / view.scale, y: view.y + down / view.scale });
+
+/** Zoom by a factor; what is at a point of the window stays there. */
+function zoom(factor, x = size[0] / 2, y = size[1] / 2) {
+  const scale = Math.min(Math.max(view.scale * factor, bounds.scale), bounds.scale * MOST);
+  const gain = 1 / view.scale - 1 / scale;
+  look({ scale, x: view.x + (x - size[0] / 2) * gain, y: view.y - (y - size[1] / 2) * gain });
+}
+
+/** Move the map where a row is out of sight: beyond its border or under the sheet of a small screen. */
+function reveal(row) {
+  if (data.x[row] === null || data.y[row] === null) return;
+  const sheet = byId("panel"), isSheet = panel.isOpen && getComputedStyle(sheet).position === "fixed";
+  const bottom = isSheet ? Math.min(size[1], innerHeight - sheet.offsetHeight - overlay.getBoundingClientRect().top) : size[1];
+  if (px[row] >= 0 && px[row] <= size[0] && py[row] >= 0 && py[row] <= bottom - NEAR) return;
+  const before = isSheet ? (state.before ?? { ...view }) : null;
+  move(px[row] < 0 || px[row] > size[0] ? size[0] / 2 - px[row] : 0, bottom / 2 - py[row]);
+  state.before = before;
 }
 
 /** The placed row nearest to a point, or null where none is near. */
@@ -105,8 +155,8 @@ function drawOverlay() {
   }
   context.lineWidth = 1.5;
   for (const i of [state.hover, document.activeElement === overlay ? state.at : null]) if (i !== null) ring(i, 6);
-  if (state.brush) {
-    const { x0, y0, x1, y1 } = state.brush;
+  if (state.drag && !state.drag.moves) {
+    const { x0, y0, x1, y1 } = state.drag;
     context.setLineDash([4, 3]);
     context.lineWidth = 1.5;
     context.strokeRect(x0, y0, x1 - x0, y1 - y0);
@@ -130,7 +180,7 @@ function colourBy(colouring) {
     const word = (share) => (rows.length ? (colouring.kind === "datetime" ? text(colouring.read(end(share))) : number(colouring.numbers[end(share)])) : "–");
     const bar = el("i", {});
     bar.style.background = `linear-gradient(to right, ${ramp.join(", ")})`;
-    byId("legend").replaceChildren(name, el("div", { class: "scale" }, word(0.02), bar, word(0.98)));
+    showLegend(name, el("span", { class: "scale" }, word(0.02), bar, word(0.98)), []);
   } else {
     const counts = new Map();
     for (let i = 0; i < rowCount; i++) counts.set(colouring.read(i), (counts.get(colouring.read(i)) ?? 0) + 1);
@@ -140,9 +190,16 @@ function colourBy(colouring) {
     const keys = [...hues].map(([level, hue]) => key(text(level), hue, counts.get(level), (i) => colouring.read(i) === level));
     const rest = rowCount - [...hues.keys()].reduce((sum, level) => sum + counts.get(level), 0);
     if (rest) keys.push(key("other or missing", OTHER, rest, (i) => !hues.has(colouring.read(i))));
-    byId("legend").replaceChildren(name, ...keys);
+    showLegend(name, el("span", {}, `${count(levels.length)} ${levels.length === 1 ? "level" : "levels"}`), keys);
   }
   drawPoints();
+}
+
+function showLegend(name, summary, keys) {
+  byId("legend").classList.toggle("folds", keys.length > 0);
+  byId("legend").firstChild.tabIndex = keys.length ? 0 : -1;
+  byId("legend").firstChild.replaceChildren(name, summary);
+  byId("keys").replaceChildren(...keys);
 }
 
 function key(words, hue, rows, isMember) {
@@ -206,7 +263,7 @@ function openGroup(isMember) {
 }
 
 function aboutDifference({ column, bins, shares, difference, means }) {
-  const head = el("div", { class: "line" }, text(column.name, { class: "name" }), el("span", {}, `difference ${difference.toFixed(2)}`));
+  const head = el("div", { class: "line" }, text(column.name, { class: "name" }), unused(column), el("span", {}, `difference ${difference.toFixed(2)}`));
   if (column.numbers) {
     const note = column.kind === "datetime" ? null : el("div", { class: "line" }, el("span", {}, `mean ${number(means[0])}`), el("span", {}, `others ${number(means[1])}`));
     return el("div", { class: "difference" }, head, note, pairedBars(shares, bins, column.kind !== "datetime"));
@@ -237,23 +294,64 @@ function pairedBars(shares, { low, high }, isNumber) {
 
 function openRow(row) {
   state.row = state.at = row;
-  const about = data.measures.map(({ name, numbers }) => [text(name), number(numbers[row])]);
+  const about = data.measures.map(({ name, numbers }) => [text(name), el("span", {}, number(numbers[row]), el("small", {}, rank(numbers, row)))]);
   const cells = columns.map((c) => ({ c, heat: c.atypical ? c.atypical[row] : null })).sort((a, b) => (b.heat ?? -1) - (a.heat ?? -1));
-  const similar = data.similar[row].slice(0, 5).map((other) => cellLine(data.labels[other], state.colouring.read ? state.colouring.read(other) : number(state.colouring.numbers[other]), null, () => openRow(other)));
+  const similar = data.similar[row].map((other, k) => similarLine(row, other, data.distances[row][k]));
   panel.open(el("span", {}, "Row ", text(data.labels[row])), "", [
     about.length ? pairs(about) : null,
-    similar.length ? el("h3", {}, "Similar rows") : null,
+    similar.length ? el("h3", {}, "Similar rows", el("small", {}, "two rows are about 1 apart")) : null,
     similar.length ? el("ul", { class: "cells similar" }, similar) : null,
-    el("h3", {}, columns.some((c) => c.atypical) ? "Cells, the least likely first" : "Cells"),
-    el("ul", { class: "cells row-cells" }, cells.map(({ c, heat }) => cellLine(c.name, c.read(row), c.atypical ? (heat ?? 0) : null, null))),
+    el("h3", {}, "Cells", el("small", {}, columns.some((c) => c.atypical) ? "the least likely first, 1 is usual" : "")),
+    el("ul", { class: "cells row-cells" }, cells.map(({ c, heat }) => ownCell(c, row, heat))),
   ], clear);
+  reveal(row);
   redraw();
+}
+
+/** Where a row's number is among those of all rows. */
+function rank(numbers, row) {
+  const known = numbers.filter((v) => v !== null);
+  if (numbers[row] === null) return "";
+  return `higher than ${Math.floor((100 * known.filter((v) => v < numbers[row]).length) / known.length)} % of the rows`;
+}
+
+/** A cell with its number; a column that the model does not use has none. */
+function ownCell(column, row, score) {
+  const line = cellLine(column.name, column.read(row), column.atypical ? Math.min(Math.max((score ?? 0) / FULL_COLOUR, 0), 1) : null, null);
+  const note = column.atypical ? el("span", { class: "score" }, score === null ? "–" : score.toFixed(1).replace("-", "−")) : unused(column);
+  line.querySelector(".name").before(note ?? "");
+  return line;
+}
+
+const unused = (column) => (column.used ? null : el("small", { class: "unused", title: "The model does not use this column." }, "not used"));
+
+/** A similar row: its distance, its value of the colour, and where it differs most. */
+function similarLine(row, other, distance) {
+  const { name, read, numbers } = state.colouring;
+  const line = cellLine(data.labels[other], "", null, () => openRow(other));
+  const differing = columns.filter((c) => c.used).map((c) => ({ c, far: apart(c, row, other) })).filter(({ far }) => far > 0).sort((a, b) => b.far - a.far).slice(0, 3);
+  const words = differing.map(({ c }) => el("span", {}, text(c.name), " ", text(c.read(row) ?? "·"), " → ", text(c.read(other) ?? "·")));
+  line.firstChild.lastChild.replaceWith(
+    el("span", {}, `distance ${number(distance)}`),
+    el("span", { class: "colour" }, text(name), " ", text((read ? read(other) : number(numbers[other])) ?? "·")),
+    el("span", { class: "differs" }, words.length ? ["differs in", ...words] : "the same in every column that the model uses"),
+  );
+  return line;
+}
+
+/** How far apart two cells of a column are, from 0 to 1. */
+function apart(column, a, b) {
+  if (!column.numbers || column.numbers[a] === null || column.numbers[b] === null) return column.read(a) === column.read(b) ? 0 : 1;
+  const { low, high } = binsOf(column);
+  return Math.min(Math.abs(column.numbers[a] - column.numbers[b]) / (high - low || 1), 1);
 }
 
 /** What closing the panel leaves: no row, no group but that of the search. */
 function clear() {
   state.row = null;
   state.group = null;
+  if (state.before?.all) showAll();
+  else if (state.before) look(state.before);
   if (state.words) search();
   overlay.focus({ preventScroll: true });
   redraw();
@@ -278,6 +376,26 @@ function search() {
   drawPoints();
 }
 
+/** Open the row that was found; of several rows list the first, one with that number before the others. */
+function openFound() {
+  if (!state.words) return;
+  const isExact = (i) => data.labels[i].toLowerCase() === state.words;
+  const found = [...state.group.keys()].filter((i) => state.group[i]).sort((a, b) => isExact(b) - isExact(a));
+  if (!found.length) return;
+  if (found.length === 1) return openRow(found[0]);
+  const line = (i) => {
+    const column = columns.find((c) => c.match(state.words)(i));
+    return cellLine(`Row ${data.labels[i]}`, column ? `${column.name}: ${column.read(i)}` : "", null, () => openRow(i));
+  };
+  state.row = null;
+  panel.open(`${count(found.length)} rows found`, "", [
+    el("ul", { class: "cells found" }, found.slice(0, LISTED).map(line)),
+    found.length > LISTED ? el("p", { class: "note" }, `${count(found.length - LISTED)} more are coloured on the map. “Compare with the rest” says how they differ.`) : null,
+  ], () => { clear(); byId("words").focus(); });
+  byId("panel-body").querySelector("button").focus();
+  redraw();
+}
+
 // --- pointer and keyboard
 
 const place = (event) => {
@@ -285,10 +403,46 @@ const place = (event) => {
   return [event.clientX - box.x, event.clientY - box.y];
 };
 
-function onMove(event) {
+const fingers = new Map(); // where each is that touches the map
+
+function onPress(event) {
+  if (event.button !== 0) return;
   const [x, y] = place(event);
-  if (state.brush) Object.assign(state.brush, { x1: x, y1: y });
-  state.hover = state.brush ? null : nearest(x, y, NEAR);
+  overlay.setPointerCapture(event.pointerId);
+  fingers.set(event.pointerId, [x, y]);
+  state.drag = fingers.size > 1 ? null : { x0: x, y0: y, x1: x, y1: y, moves: event.shiftKey || overlay.classList.contains("moves") };
+}
+
+/** Two fingers: the map follows their middle and their distance. */
+function pinch(event) {
+  const about = ([[ax, ay], [bx, by]]) => [(ax + bx) / 2, (ay + by) / 2, Math.hypot(ax - bx, ay - by)];
+  const [x0, y0, wide0] = about([...fingers.values()]);
+  fingers.set(event.pointerId, place(event));
+  const [x1, y1, wide1] = about([...fingers.values()]);
+  move(x1 - x0, y1 - y0);
+  zoom(wide1 / (wide0 || 1), x1, y1);
+}
+
+function onWheel(event) {
+  // in a notebook the wheel scrolls until the page is clicked
+  if (window !== top && !document.hasFocus() && !event.ctrlKey) return;
+  event.preventDefault();
+  const unit = [0.002, 0.05, 1][event.deltaMode];
+  zoom(2 ** (-event.deltaY * unit * (event.ctrlKey ? 10 : 1)), ...place(event)); // a pinch on a touchpad comes with Control
+}
+
+/** The pointer is on no row any more. */
+function leave() {
+  state.hover = null;
+  byId("tip").hidden = true;
+}
+
+function onMove(event) {
+  if (fingers.size > 1) return fingers.has(event.pointerId) && pinch(event);
+  const [x, y] = place(event), drag = state.drag;
+  if (drag?.moves && Math.hypot(x - drag.x0, y - drag.y0) >= CLICK) move(x - drag.x1, y - drag.y1);
+  if (drag) Object.assign(drag, { x1: x, y1: y });
+  state.hover = drag ? null : nearest(x, y, NEAR);
   const tip = byId("tip");
   tip.hidden = state.hover === null;
   if (state.hover !== null) {
@@ -301,16 +455,18 @@ function onMove(event) {
 }
 
 function onRelease(event) {
-  if (!state.brush) return;
-  onMove(event);
-  const { x0, y0, x1, y1 } = state.brush;
-  state.brush = null;
-  if (Math.hypot(x1 - x0, y1 - y0) < 6) {
+  if (state.drag) onMove(event);
+  fingers.delete(event.pointerId);
+  if (!state.drag) return;
+  const { x0, y0, x1, y1, moves } = state.drag;
+  state.drag = null;
+  if (Math.hypot(x1 - x0, y1 - y0) < CLICK) {
     const row = nearest(x1, y1, NEAR);
     if (row !== null) openRow(row);
     else drawOverlay();
     return;
   }
+  if (moves) return;
   const isOn = new Set(placed);
   const within = (v, a, b) => v >= Math.min(a, b) && v <= Math.max(a, b);
   openGroup((i) => isOn.has(i) && within(px[i], x0, x1) && within(py[i], y0, y1));
@@ -318,13 +474,27 @@ function onRelease(event) {
 
 function onKey(event) {
   const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key] ?? [0, 0];
-  if (dx || dy) {
+  if ((dx || dy) && event.shiftKey) move((-dx * size[0]) / 8, (-dy * size[1]) / 8);
+  else if (dx || dy) {
     if (state.at === null) state.at = nearest(size[0] / 2, size[1] / 2, Infinity);
     else state.at = next(state.at, dx, dy);
-    if (state.at !== null) byId("said").textContent = `Row ${data.labels[state.at]}`;
+    if (state.at !== null) {
+      byId("said").textContent = `Row ${data.labels[state.at]}`;
+      reveal(state.at);
+    }
     drawOverlay();
   } else if ((event.key === "Enter" || event.key === " ") && state.at !== null) openRow(state.at);
   else return;
+  event.preventDefault();
+}
+
+const zooms = { "+": () => zoom(1.5), "=": () => zoom(1.5), "-": () => zoom(1 / 1.5), "0": showAll };
+
+/** Anywhere but in a field: after a click the panel has the focus. */
+function onZoomKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select")) return;
+  if (!(event.key in zooms)) return;
+  zooms[event.key]();
   event.preventDefault();
 }
 
@@ -341,7 +511,8 @@ function next(from, dx, dy) {
 
 function start() {
   fillHead();
-  const groups = [["Measures", data.measures], ["Columns", columns]].filter(([, list]) => list.length);
+  const used = (is) => columns.filter((c) => c.used === is);
+  const groups = [["Measures", data.measures], ["Columns", used(true)], ["Columns that the model does not use", used(false)]].filter(([, list]) => list.length);
   const choices = groups.flatMap(([, list]) => list);
   byId("colour").append(...groups.map(([label, list]) => el("optgroup", { label }, list.map((c) => el("option", { value: choices.indexOf(c) }, c.name)))));
   byId("colour").addEventListener("change", (event) => colourBy(choices[event.target.value]));
@@ -350,29 +521,39 @@ function start() {
     openGroup((i) => found[i] === 1);
   });
   let waiting = null;
-  byId("words").addEventListener("input", (event) => {
+  const read = () => {
     clearTimeout(waiting);
-    waiting = setTimeout(() => {
-      state.words = event.target.value.trim().toLowerCase();
-      search();
-    }, 100);
+    state.words = byId("words").value.trim().toLowerCase();
+    search();
+  };
+  byId("words").addEventListener("input", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(read, 100);
   });
-  overlay.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0) return;
-    const [x, y] = place(event);
-    overlay.setPointerCapture(event.pointerId);
-    state.brush = { x0: x, y0: y, x1: x, y1: y };
+  byId("words").addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.isComposing) return;
+    event.preventDefault();
+    read();
+    openFound();
   });
+  overlay.addEventListener("pointerdown", onPress);
   overlay.addEventListener("pointermove", onMove);
   overlay.addEventListener("pointerup", onRelease);
-  overlay.addEventListener("pointercancel", () => { state.brush = null; drawOverlay(); });
-  overlay.addEventListener("pointerleave", () => { state.hover = null; byId("tip").hidden = true; drawOverlay(); });
+  overlay.addEventListener("pointercancel", (event) => { fingers.delete(event.pointerId); state.drag = null; drawOverlay(); });
+  overlay.addEventListener("pointerleave", () => { leave(); drawOverlay(); });
+  overlay.addEventListener("wheel", onWheel, { passive: false });
+  document.addEventListener("keydown", onZoomKey);
+  for (const [name, key] of [["zoom-in", "+"], ["zoom-out", "-"], ["zoom-all", "0"]]) byId(name).addEventListener("click", zooms[key]);
+  byId("move").addEventListener("click", () => byId("move").setAttribute("aria-pressed", overlay.classList.toggle("moves")));
   overlay.addEventListener("keydown", onKey);
   for (const name of ["focus", "blur"]) overlay.addEventListener(name, drawOverlay);
   document.addEventListener("themechange", () => {
     if (state.colouring) colourBy(state.colouring);
     drawOverlay();
   });
+  const fold = () => { byId("legend").open = !smallScreen.matches; };
+  smallScreen.addEventListener("change", fold);
+  fold();
   search();
   if (choices.length) colourBy(choices[0]);
   layOut();

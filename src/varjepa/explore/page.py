@@ -36,6 +36,7 @@ def _pack(data: ExploreData) -> dict[str, Any]:
                 "texts": pack_texts(column.values),
                 "numbers": _figures(column.numbers, 9),
                 "atypical": _figures(column.atypical, 3),
+                "used": column.is_used,
             }
             for column in data.columns
         ],
@@ -44,6 +45,7 @@ def _pack(data: ExploreData) -> dict[str, Any]:
             for name, numbers in data.measures
         ],
         "similar": data.similar,
+        "distances": [_figures(distances, 3) for distances in data.distances],
     }
 
 

@@ -7,6 +7,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+NOTEBOOK_BYTES = 2_000_000
+"""of a page that a notebook shows; it would keep a larger one in its file"""
+
 
 @dataclass(frozen=True, slots=True)
 class ExploreColumn:
@@ -20,12 +23,14 @@ class ExploreColumn:
     numbers: tuple[float | None, ...] | None
     """numbers and dates: places on an axis; None for categories"""
     atypical: tuple[float | None, ...] | None
-    """how unlikely each cell is given the others, 0..1 for colour; None: not computed"""
+    """how unlikely each cell is given the others, 1 is usual in its column; None: not computed"""
+    is_used: bool = True
+    """whether the model knows it"""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ExploreData:
-    """The whole page; rows are at most 10,000. A notebook shows it."""
+    """The whole page; rows are at most 10,000. A notebook shows it, unless it is large."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
@@ -39,6 +44,8 @@ class ExploreData:
     """name and a number a row, such as uncertainty and outlier score"""
     similar: tuple[tuple[int, ...], ...]
     """places of the most similar rows of each row, the most similar first"""
+    distances: tuple[tuple[float, ...], ...]
+    """of those; of two rows about 1"""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page."""
@@ -53,7 +60,16 @@ class ExploreData:
 
     def _repr_html_(self) -> str:
         from varjepa.explore.page import render_page
+        from varjepa.report.interactive import visible
 
-        page = html.escape(render_page(self))
+        page = render_page(self)
+        if len(page) > NOTEBOOK_BYTES:
+            return (
+                f"<p><b>{html.escape(visible(self.title))}</b>: {len(self.labels):,} rows, "
+                f"{len(self.columns):,} columns. The page has {len(page) / 1e6:.0f} MB, too much "
+                'for a notebook: write it with <code>.save("page.html")</code> and open the file '
+                "in a browser.</p>"
+            )
+        page = page.replace("&", "&amp;").replace("'", "&#39;")  # JSON is full of double quotes
         frame = 'title="Explorer" sandbox="allow-scripts" style="width:100%;height:640px;border:0"'
-        return f'<iframe {frame} srcdoc="{page}"></iframe>'
+        return f"<iframe {frame} srcdoc='{page}'></iframe>"

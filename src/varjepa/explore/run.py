@@ -36,9 +36,6 @@ FEW_ROWS = 30
 STEPS = 500
 """of t-SNE; after these the map hardly changes"""
 
-FULL_COLOUR = 4.0
-"""How unlikely a cell is at the strongest colour: −log p in units of its column's entropy."""
-
 OnStage = Callable[[int, int, str], None]
 """Told what is done next: its number, how many there are, and its name."""
 
@@ -92,7 +89,7 @@ def explore(
         encoded = estimator.encode(rows)  # says what is odd about the table, once
         quiet.enter_context(collect_warnings())
         points, _ = comparable_rows(estimator, encoded)
-        similar = nearest_rows(points, None, min(SIMILAR, len(numbers) - 1))[1]
+        distances, similar = nearest_rows(points, None, min(SIMILAR, len(numbers) - 1))
         stages.begin("atypical cells")
         cells = estimator.cell_uncertainty(rows, "atypical").columns
         stages.begin("uncertainty")
@@ -101,13 +98,19 @@ def explore(
         measures["outlier score"] = estimator.outlier_score(rows)
         stages.begin("map")
         x, y = draw_map(points, random_state).T
-    heat = [np.clip(column.to_numpy() / FULL_COLOUR, 0.0, 1.0) for column in cells]
-    atypical = dict(zip(rows.column_names, heat, strict=True))
+    atypical = {
+        name: values.to_numpy()
+        for name, column, values in zip(
+            rows.column_names, estimator.codec_.schema.columns, cells, strict=True
+        )
+        if column.left_out is None
+    }
+    unused = total - len(atypical)
     data = ExploreData(
         title=title,
         facts=(
             ("rows", f"{len(numbers):,}{of_all}, numbered from 0"),
-            ("columns", f"{total:,}"),
+            ("columns", f"{total:,}" + (f", {unused:,} not used by the model" if unused else "")),
             ("map", "t-SNE" if len(numbers) >= FEW_ROWS else "principal components"),
         ),
         labels=tuple(map(str, numbers.tolist())),
@@ -116,6 +119,7 @@ def explore(
         columns=tuple(_columns(estimator, table, atypical)),
         measures=tuple((name, tuple(values.tolist())) for name, values in measures.items()),
         similar=tuple(map(tuple, similar.tolist())),
+        distances=tuple(map(tuple, distances.tolist())),
     )
     if path is not None:
         write_page(data, Path(path))
@@ -145,7 +149,7 @@ def draw_map(points: NDArray[np.float32], random_state: int) -> NDArray[np.float
     start = np.pad(reduced, ((0, 0), (0, 1)))[:, :2]
     start = 1e-4 * start / max(float(start[:, 0].std()), 1e-12)  # as init="pca", of any width
     layout = TSNE(2, perplexity=perplexity, init=start, max_iter=STEPS, random_state=random_state)
-    return layout.fit_transform(reduced)
+    return PCA(2).fit_transform(layout.fit_transform(reduced))  # turned: its longer side is x
 
 
 def _columns(
@@ -159,7 +163,7 @@ def _columns(
         kinds |= {column.name: column.kind for column in describe_table(table.select(new)).columns}
     columns = []
     for name in shown:
-        numbers, heat = None, atypical.get(name)
+        numbers, unlikely = None, atypical.get(name)
         if kinds[name] == "numeric":
             read = as_numbers(table[name], name)
             numbers = _optional(read.values.astype(np.float64), read.valid)
@@ -167,9 +171,8 @@ def _columns(
             dates = as_instants(table[name], name)
             numbers = _optional(dates.counts.astype(np.float64), dates.valid)
         texts = tuple(as_text(table[name]).to_pylist())
-        has_heat = heat is not None and not np.isnan(heat).all()
-        shades = _optional(heat, ~np.isnan(heat)) if heat is not None and has_heat else None
-        columns.append(ExploreColumn(name, kinds[name], texts, numbers, shades))
+        scores = None if unlikely is None else _optional(unlikely, ~np.isnan(unlikely))
+        columns.append(ExploreColumn(name, kinds[name], texts, numbers, scores, scores is not None))
     return columns
 
 

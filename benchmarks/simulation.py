@@ -28,7 +28,7 @@ from varjepa.variational.model import infer, split_noise, terms_of
 from varjepa.variational.sigreg import SigregSettings, frequency_grid
 
 SAME = 1e-9
-"""Relative difference of float64 weights up to which two trainings are the same computation."""
+"""Relative difference of float64 weights up to which two training runs are the same computation."""
 
 
 def compare_simulation(variant: str, runs: int, epochs: int) -> dict[str, Any]:

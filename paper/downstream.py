@@ -65,7 +65,7 @@ class DownstreamPlan:
     runs: int = 5
     """seeds of a neural predictor"""
     embeddings: int = 1
-    """trainings of each learned representation, from different seeds"""
+    """training runs of each learned representation, from different seeds"""
     scale: Scale = FULL
 
     def jobs(self, dataset: str) -> list[Job]:

@@ -4,7 +4,7 @@
    (constant, empty, identifiers) and integers that look like codes. `--kind` is obeyed.
    Files of one table are one table.
 2. Of a model it prints the same columns, and in words how the training went. So does `fit` before
-   it trains.
+   it trains; it says of a fit that ``--time-limit`` ended at once that it is too short to tell.
 3. What is neither is refused in one sentence.
 """
 
@@ -97,6 +97,17 @@ def test_a_model_and_fit_say_the_same(table: Path, tmp_path: Path, capsys: Captu
     lines = described.splitlines()
     assert_described(lines[:-1])
     assert lines[-1] == "VarTJEPA: epoch 1 of 1 was selected"
+
+
+def test_a_fit_of_little_time_is_called_short(
+    table: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    out = tmp_path / "model"
+    assert run("fit", table, "--out", out, "--time-limit", "0.01") == 0
+    assert "fit: too short to tell whether it is good: 1 validation." in capsys.readouterr().out
+    assert_refused(
+        capsys, run("fit", table, "--out", tmp_path / "b", "--time-limit", "0"), "above 0"
+    )
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,10 @@ def fit(
     max_steps: Annotated[
         int | None, typer.Option(help="Maximum number of optimiser steps.", min=1)
     ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(help="Seconds after which training ends with its best checkpoint."),
+    ] = None,
     leave_out: Annotated[
         list[str] | None,
         typer.Option(help="A column not to learn from, such as an id; may be repeated."),
@@ -82,7 +86,9 @@ def fit(
     from varjepa.training.processes import LostProcessError, join_world
 
     model = VarTJEPA(
-        training=Training(epochs="auto" if epochs is None else epochs, max_steps=max_steps),
+        training=Training(
+            epochs="auto" if epochs is None else epochs, max_steps=max_steps, time_limit=time_limit
+        ),
         column_kinds=options.parse_kinds(kind) or None,
         device=device,
         random_state=seed,

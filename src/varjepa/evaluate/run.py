@@ -86,7 +86,7 @@ class EvaluateSettings:
     predictors: tuple[str, ...] = ()
     """which to train on each; empty: :func:`default_predictors`"""
     runs: int = 3
-    """trainings of each predictor, on one split and one fitted representation"""
+    """training runs of each predictor, on one split and one fitted representation"""
     epochs: int | None = None
     """of T-JEPA and Var-T-JEPA; None: the estimators' own default"""
     transductive: bool = False

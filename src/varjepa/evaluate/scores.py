@@ -30,7 +30,7 @@ CONFIDENCE = "confidence"
 COMBINED = "combined"
 """the confidence, with the latent scores added where validation rows say that they help"""
 DISAGREEMENT = "disagreement"
-"""standard deviation of the predicted number over the trainings of a predictor"""
+"""standard deviation of the predicted number over the training runs of a predictor"""
 
 REPEATS = 10
 """random choices of the rows that have a label"""
@@ -44,7 +44,7 @@ Latent = Mapping[str, Floats]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell:
-    """Predictions of R trainings of one predictor on one representation."""
+    """Predictions of R training runs of one predictor on one representation."""
 
     representation: str
     predictor: str
@@ -52,11 +52,11 @@ class Cell:
     test: NDArray[Any]  # (R, n_test, C), or (R, n_test) float64 numbers
     classes: Index | None  # (C,) class numbers of the columns; None for numbers
     seconds: float
-    """all trainings together"""
+    """all runs together"""
 
     @property
     def is_deterministic(self) -> bool:
-        """Whether all trainings are one and the same."""
+        """Whether all runs are one and the same."""
         return bool((self.test == self.test[:1]).all())
 
     def guesses(self, part: NDArray[Any]) -> NDArray[Any]:

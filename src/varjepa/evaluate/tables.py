@@ -21,7 +21,7 @@ WORDS = {
     "posterior": "Latent uncertainties know no labels.",
     CONFIDENCE: "confidence: the classifier's own.",
     COMBINED: "combined: both, weighed on validation rows.",
-    DISAGREEMENT: "disagreement: spread of the trainings.",
+    DISAGREEMENT: "disagreement: spread over the training runs.",
 }
 """what the names in a selective table mean"""
 
@@ -83,7 +83,7 @@ class EvaluationTables:
             cells[cell.representation, cell.predictor] = text
         constant = "the most frequent class" if self.is_classes else "the mean"
         spread = (
-            f"± is the standard deviation over {runs} trainings of a predictor; split and "
+            f"± is the standard deviation over {runs} training runs of a predictor; split and "
             "representation stay the same. "
         )
         note = (
@@ -183,8 +183,8 @@ class EvaluationTables:
             seconds = sum(cell.seconds for cell in self.e.cells if cell.predictor == predictor)
             rows.append([predictor, f"{seconds:.0f} s", "", "", ""])
         note = (
-            "Each model is fitted once; all trainings of each predictor. Without labels TJEPA's "
-            "criterion is weak: its targets move while it learns."
+            "Each model is fitted once; all training runs of each predictor. Without labels "
+            "TJEPA's criterion is weak: its targets move while it learns."
         )
         columns = ["", "seconds", "best epoch", "by", "dimensions that vary"]
         return Table("Cost", columns, rows, note if "TJEPA" in self.e.models else "")

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import runpy
 import shlex
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+import varjepa
 from varjepa.version import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -239,6 +241,13 @@ def test_what_the_api_pages_name_exists() -> None:
                 continue
             module, _, last = name.rpartition(".")
             assert hasattr(importlib.import_module(module), last), f"{kind} {name}"
+
+
+@pytest.mark.parametrize("name", ["VarTJEPA", "TJEPA", "OutlierDetector"])
+def test_the_api_page_says_what_a_constructor_takes(name: str) -> None:
+    signature = inspect.signature(getattr(varjepa, name))
+    assert "Any" not in str(signature)
+    assert "random_state: 'int | np.random.RandomState | None'" in str(signature)
 
 
 def test_the_site_check_finds_dead_links_and_other_hosts(tmp_path: Path) -> None:

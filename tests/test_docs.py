@@ -5,18 +5,23 @@
 3. Every page is in the table of contents, every job has a guide, and every public name is in the
    API pages. What checks the built site finds dead links and what comes from other hosts.
 4. Changelog and citation name this version; README has at most 160 lines and no path of a machine.
+5. Commands that are shown can be typed: their names, arguments and options exist.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import runpy
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
+import varjepa
 from varjepa.version import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -105,6 +110,87 @@ def test_every_page_with_python_is_run() -> None:
     assert {page for page in PAGES if python_blocks(page)} == {*RUN} | others
 
 
+# --- commands
+
+PROGRAMS = {
+    "varjepa": "varjepa.cli:app",
+    "paper": "paper.__main__:app",
+    "benchmarks.audit": "benchmarks.audit:app",
+    "benchmarks.ground": "benchmarks.ground.__main__:ground",
+    "benchmarks.speed": "benchmarks.speed:bench",
+}
+
+
+def find_command(words: list[str]) -> tuple[Any, list[str]] | None:
+    """The command that a shell's words would run, and its own words; None: not one of ours."""
+    for i, word in enumerate(words):
+        name = words[i + 1] if word == "-m" else word if i == 0 else ""
+        if name in PROGRAMS:
+            module, _, app = PROGRAMS[name].partition(":")
+            command: Any = get_command(getattr(importlib.import_module(module), app))
+            rest = words[i + 1 + (word == "-m") :]
+            while rest and rest[0] in getattr(command, "commands", {}):
+                command, rest = command.commands[rest[0]], rest[1:]
+            if hasattr(command, "commands") and rest and rest[0].isidentifier():
+                raise ValueError(f"No such command: {rest[0]}")
+            return command, rest
+    return None
+
+
+def shown_commands(page: Path) -> list[list[str]]:
+    blocks = re.findall(r"^```sh\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def check_words(words: list[str]) -> bool:
+    """Whether the words run a command of ours; one that would refuse them raises."""
+    found = find_command(words)
+    if found:
+        command, rest = found
+        command.make_context(command.name, rest)  # parses, and runs nothing
+    return found is not None
+
+
+def test_commands_of_the_documentation_can_be_typed() -> None:
+    count = 0
+    for page in LINKED:
+        for words in shown_commands(page):
+            try:
+                count += check_words(words)
+            except Exception as error:
+                raise AssertionError(f"{page.name}: {shlex.join(words)}: {error}") from error
+    assert count > 40
+
+
+def test_options_that_the_text_names_exist() -> None:
+    for page in PAGES:
+        if page.name == "CHANGELOG.md":  # names what is gone, too
+            continue
+        for code in re.findall(r"`((?:varjepa|python -m) [^`]+)`", page.read_text("utf-8")):
+            found = find_command(code.split())
+            if found:
+                command, rest = found
+                named = set(re.findall(r"--[\w-]+", " ".join(rest))) - {"--help"}
+                known = {option for one in command.params for option in one.opts}
+                assert named <= known, f"{page.name}: {code}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "varjepa demo --quickly",
+        "varjepa fitt table.csv --out model",
+        "varjepa fit --out model",
+        "OMP_NUM_THREADS=1 torchrun -m varjepa fit table.csv --outt model",
+        "python -m paper all --out runs --fast",
+    ],
+)
+def test_a_command_that_does_not_exist_is_found(line: str) -> None:
+    with pytest.raises(Exception, match=r"No such|Missing|[Uu]nexpected"):
+        check_words(line.split())
+
+
 # --- the site
 
 
@@ -155,6 +241,13 @@ def test_what_the_api_pages_name_exists() -> None:
                 continue
             module, _, last = name.rpartition(".")
             assert hasattr(importlib.import_module(module), last), f"{kind} {name}"
+
+
+@pytest.mark.parametrize("name", ["VarTJEPA", "TJEPA", "OutlierDetector"])
+def test_the_api_page_says_what_a_constructor_takes(name: str) -> None:
+    signature = inspect.signature(getattr(varjepa, name))
+    assert "Any" not in str(signature)
+    assert "random_state: 'int | np.random.RandomState | None'" in str(signature)
 
 
 def test_the_site_check_finds_dead_links_and_other_hosts(tmp_path: Path) -> None:

@@ -13,13 +13,28 @@ from varjepa.files import make_folder
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("demo"),
-    rows: Annotated[int, typer.Option(help="Rows of the SIM table.", min=100, max=10_000)] = 10_000,
-    epochs: Annotated[int, typer.Option(help="Training epochs.", min=1)] = 16,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A smaller table and model: under a minute.")
+    ] = False,
+    rows: Annotated[
+        int | None,
+        typer.Option(help="Rows. Default: 10,000, or 1,500 if quick.", min=100, max=10_000),
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Training epochs. Default: 16, or 40 if quick.", min=1)
+    ] = None,
 ) -> None:
-    """Fit, evaluate, impute and sample on the embedded SIM table, with a report."""
+    """Fit, evaluate, impute, sample and audit on the embedded SIM table, with a report."""
     make_folder(out)
 
-    from varjepa.demo.run import run_demo
+    from dataclasses import replace
 
-    page = run_demo(out, rows, epochs, console.print)
-    console.print(f"\nreport: {page}", soft_wrap=True)
+    from threadpoolctl import threadpool_limits  # comes with scikit-learn
+
+    from varjepa.demo.run import QUICK, WHOLE, run_demo
+
+    size = QUICK if quick else WHOLE
+    size = replace(size, rows=rows or size.rows, epochs=epochs or size.epochs)
+    with threadpool_limits(1 if quick else None):  # threads only wait for each other on few rows
+        page = run_demo(out, size, console.print)
+    console.print(f"\nopen {page}; all figures are in {out / 'demo.json'}", soft_wrap=True)

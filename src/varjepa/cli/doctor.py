@@ -13,7 +13,7 @@ PACKAGES = (
 """The core packages but torch, which has a line of its own."""
 
 NEEDS = (
-    ("charts in reports", ("matplotlib", "jinja2"), '"varjepa[report]"'),
+    ("evaluate, charts of demo", ("matplotlib", "jinja2"), '"varjepa[report]"'),
     ("embed --engine ray", ("ray",), '"varjepa[scale]"'),
     ("pandas frames", ("pandas",), "pandas"),
     ("polars frames", ("polars",), "polars"),

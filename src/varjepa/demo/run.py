@@ -1,16 +1,22 @@
 """``varjepa demo``: the whole tool on the embedded SIM table, start to finish, with a report.
 
     varjepa demo --out demo
+    varjepa demo --quick --out demo
 
 SIM knows how ambiguous each of its rows is, so its uncertainties can be checked. The demo takes
-under 3 minutes on two cores, with a model that is smaller than the default and learns faster.
-Labels evaluate the embedding; they never train it.
+under 3 minutes on two cores, the quick one under one, with models that are smaller than the default
+and learn faster. Labels evaluate the embedding; they never train it.
+
+The core packages are enough. Without matplotlib the report has no charts; without jinja2 there is
+no report, but the audit's page and all figures as JSON.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +30,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from varjepa.audit.run import audit
-from varjepa.demo.sim import draw_sim
+from varjepa.demo.sim import SimSettings, draw_sim
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
 from varjepa.files import write_json
@@ -63,6 +69,9 @@ ERRORS = 20
 SPLITS = 8
 """Splits of the columns for that uncertainty."""
 
+NO_CHARTS = "The report has no charts without matplotlib: pip install 'varjepa[report]'"
+NO_REPORT = "There is no report without jinja2: pip install 'varjepa[report]'"
+
 ScoresByName = Mapping[str, NDArray[np.float32]]
 """Uncertainties of the test rows by name."""
 
@@ -70,21 +79,46 @@ Rows = NDArray[np.int64]
 """Row numbers."""
 
 
-def run_demo(folder: Path, rows: int, epochs: int, say: Callable[[Any], None]) -> Path:
-    """Fit, evaluate, impute, sample, report; returns the report's path.
+@dataclass(frozen=True, slots=True)
+class DemoSize:
+    """What the demo fits, on how much."""
+
+    sim: SimSettings
+    rows: int
+    """of the table, the first so many are used"""
+    width: int
+    """of the networks"""
+    learning_rate: float
+    epochs: int
+
+
+WHOLE = DemoSize(SimSettings(), 10_000, 64, 1e-3, 16)
+"""The paper's table, and a model half as wide as the default."""
+
+QUICK = DemoSize(SimSettings(numeric=12, noisy=4, binned=3), 1500, 32, 3e-3, 40)
+"""Fewer rows and columns, a smaller network that learns faster."""
+
+
+def run_demo(folder: Path, size: DemoSize, say: Callable[[Any], None]) -> Path:
+    """Fit, evaluate, impute, sample, audit, report; returns the path of the page to open.
 
     ``say`` prints a line or a table.
     """
     start = time.perf_counter()
-    sim = draw_sim()
-    table = sim.to_arrow().slice(0, rows)
-    train, test = np.split(np.random.default_rng(0).permutation(rows), [int(0.8 * rows)])
+    has_charts, has_report = find_spec("matplotlib") is not None, find_spec("jinja2") is not None
+    if not (has_charts and has_report):
+        say(NO_CHARTS if has_report else NO_REPORT)
+    sim = draw_sim(size.sim)
+    table = sim.to_arrow().slice(0, size.rows)
+    train, test = np.split(np.random.default_rng(0).permutation(size.rows), [int(0.8 * size.rows)])
     train_table, test_table = table.take(train), table.take(test)
-    say(f"SIM: {rows:,} rows, {table.num_columns} columns, {sim.label.max() + 1} classes")
+    say(f"SIM: {size.rows:,} rows, {table.num_columns} columns, {sim.label.max() + 1} classes")
 
     model = VarTJEPA(
-        Architecture(d=64, ff=128, predictor_width=64, predictor_ff=128),  # half as wide: a minute
-        training=Training(epochs=epochs),
+        Architecture(
+            d=size.width, ff=2 * size.width, predictor_width=size.width, predictor_ff=2 * size.width
+        ),
+        training=Training(epochs=size.epochs, learning_rate=size.learning_rate),
         verbose=1,
         random_state=0,
     ).fit(train_table)
@@ -112,7 +146,8 @@ def run_demo(folder: Path, rows: int, epochs: int, say: Callable[[Any], None]) -
     correlation = spearman(scores[SHOWN], sim.ambiguity[test])
     page = ReportPage(
         title="varjepa demo: the SIM table",
-        subtitle="A label-free embedding with an uncertainty for every row and every column.",
+        subtitle="A label-free embedding with an uncertainty for every row and every column."
+        + ("" if has_charts else f" {NO_CHARTS}."),
         headlines=[
             Headline(
                 "accuracy on embeddings", f"{is_right.mean():.3f}", f"raw {raw_is_right.mean():.3f}"
@@ -122,18 +157,23 @@ def run_demo(folder: Path, rows: int, epochs: int, say: Callable[[Any], None]) -
             Headline("whole demo", f"{seconds:.0f} s", "fit, evaluate, impute, sample, report"),
         ],
         tables=tables,
-        curve=training_curve(model),
-        map=embedding_map(model, test_table, sim.label[test], scores[SHOWN]),
-        risk_coverage=risk_coverage_curves(is_right, scores),
         uncertain_rows=most_uncertain(model, table, test, scores[SHOWN]),
         footer={name: str(value) for name, value in environment.items()},
     )
-    write_page(page, folder / "report.html")
+    if has_charts:
+        page = replace(
+            page,
+            curve=training_curve(model),
+            map=embedding_map(model, test_table, sim.label[test], scores[SHOWN]),
+            risk_coverage=risk_coverage_curves(is_right, scores),
+        )
+    if has_report:
+        write_page(page, folder / "report.html")
     figures = {t.title: [dict(zip(t.columns, row, strict=True)) for row in t.rows] for t in tables}
     times = {"fit_seconds": round(fit_seconds, 1), "seconds": round(seconds, 1)}
-    saved = {"rows": rows, "epochs": epochs, **times, "figures": figures}
+    saved = {"rows": size.rows, "epochs": size.epochs, **times, "figures": figures}
     write_json(folder / "demo.json", saved | {"environment": environment})
-    return folder / "report.html"
+    return folder / ("report.html" if has_report else "audit/report.html")
 
 
 # --- evaluate: a classifier on raw features and on embeddings
@@ -170,7 +210,8 @@ def evaluation_tables(
             "Accuracy",
             ["classifier", "raw features", "embedding"],
             [_row("perceptron 128-128", raw_is_right.mean(), is_right.mean())],
-            f"Accuracy on {len(is_right):,} rows that neither the model nor the classifier saw.",
+            f"Accuracy on {len(is_right):,} rows that neither the model nor the classifier saw. "
+            "SIM's classes are clusters of raw columns, which are hard to beat with many labels.",
         ),
         Table(
             "Selective accuracy",
@@ -276,7 +317,8 @@ def embedding_map(
 ) -> EmbeddingMap:
     """t-SNE of the flattened posterior means."""
     embedded = StandardScaler().fit_transform(model.transform(table))
-    x, y = TSNE(random_state=0, init="pca", perplexity=30).fit_transform(embedded).T.astype(float)
+    layout = TSNE(random_state=0, init="pca", perplexity=min(30.0, len(label) / 4))
+    x, y = layout.fit_transform(embedded).T.astype(float)
     return EmbeddingMap(x, y, [f"class {c}" for c in label], score.astype(float))
 
 

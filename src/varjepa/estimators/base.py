@@ -58,7 +58,11 @@ from varjepa.nn.row_threads import map_blocks
 from varjepa.randomness import seeded_weights
 from varjepa.settings import (
     OUTPUTS,
+    Architecture,
+    Objective,
     Output,
+    PointArchitecture,
+    PointObjective,
     Run,
     Settings,
     Training,
@@ -128,8 +132,8 @@ class TableEstimator(TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        architecture: Any = None,
-        objective: Any = None,
+        architecture: Architecture | PointArchitecture | None = None,
+        objective: Objective | PointObjective | None = None,
         training: Training | None = None,
         *,
         column_kinds: Mapping[str, Kind] | None = None,
@@ -138,7 +142,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         output: Output = "flat",
         device: str = "auto",
         verbose: int = 0,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.architecture = architecture
         self.objective = objective

@@ -49,7 +49,7 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
         estimator: VarTJEPA | None = None,
         *,
         contamination: float = 0.1,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.estimator = estimator
         self.contamination = contamination

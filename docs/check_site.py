@@ -3,12 +3,16 @@
 Links within the site lead to a file and to an id in it. Nothing that a browser loads by itself
 (scripts, styles, images, fonts, frames) comes from another host. Links that a reader may follow to
 other hosts are not checked, since a build must not need a network.
+
+Where there is Chromium, no page is wider than a telephone.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
 import sys
+import tempfile
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
@@ -18,6 +22,10 @@ LOADED = {"img": "src", "script": "src", "iframe": "src", "source": "src", "link
 
 FOREIGN = r"(?:url\([\"']?|@import\s+[\"'])((?:https?:)?//[^)\"']+)"
 """What a style sheet loads from another host."""
+
+
+PHONE = 390
+"""Pixels that every page fits into."""
 
 
 class Page(HTMLParser):
@@ -39,10 +47,14 @@ class Page(HTMLParser):
             self.loaded.append(found[LOADED[tag]])
 
 
+def site_pages(site: Path) -> list[Path]:
+    """Without the templates in ``_static``."""
+    return [p.resolve() for p in sorted(site.rglob("*.html")) if "_static" not in p.parts]
+
+
 def problems(site: Path) -> list[str]:
     """One sentence for each link that leads nowhere and each thing from another host."""
-    files = [p for p in sorted(site.rglob("*.html")) if "_static" not in p.parts]  # templates there
-    pages = {p.resolve(): Page(p.read_text("utf-8")) for p in files}
+    pages = {p: Page(p.read_text("utf-8")) for p in site_pages(site)}
     found = [] if pages else [f"{site} has no page."]
     for path, page in pages.items():
         name = path.relative_to(site.resolve())
@@ -64,7 +76,24 @@ def problems(site: Path) -> list[str]:
     return found
 
 
+def wide_pages(site: Path) -> list[str]:
+    """One sentence for each page that a telephone's screen would cut or have to scroll sideways."""
+    if shutil.which("chromium") is None:
+        return []
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from tests.browser import chromium
+
+    found = []
+    with tempfile.TemporaryDirectory() as folder, chromium(Path(folder)) as browser:
+        for page in site_pages(site):
+            browser.open(page, PHONE)
+            width = browser.evaluate("document.documentElement.scrollWidth")
+            if width > PHONE and page.parent != site.resolve():  # the first only leads on
+                found.append(f"{page.relative_to(site.resolve())} is {width} pixels wide.")
+    return found
+
+
 if __name__ == "__main__":
-    sentences = problems(Path(sys.argv[1]))
+    sentences = [*problems(Path(sys.argv[1])), *wide_pages(Path(sys.argv[1]))]
     sys.stdout.write("".join(f"{sentence}\n" for sentence in sentences))
     sys.exit(1 if sentences else 0)

@@ -22,6 +22,7 @@ import pytest
 from typer.main import get_command
 
 import varjepa
+from tests.browser import find_chromium
 from varjepa.version import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -261,6 +262,32 @@ def test_the_site_check_finds_dead_links_and_other_hosts(tmp_path: Path) -> None
         '<a href="gone.html"></a><a href="good.html#gone"></a><script src="//a.b/c.js"></script>'
     )
     assert len(problems(tmp_path)) == 4
+
+
+def test_the_site_check_finds_pages_that_stick_out(tmp_path: Path) -> None:
+    find_chromium()  # or skip
+    wide_pages = runpy.run_path(str(ROOT / "docs" / "check_site.py"))["wide_pages"]
+    head = '<!doctype html><meta name="viewport" content="width=device-width"><style>body{margin:0}'
+    (tmp_path / "docs").mkdir()
+    for name, width in (("narrow", 390), ("wide", 500)):
+        text = f"{head}</style><p style='width:{width}px'>text"
+        (tmp_path / "docs" / f"{name}.html").write_text(text)
+    (sentence,) = wide_pages(tmp_path)
+    assert sentence.startswith("docs/wide.html is 50")
+
+
+def test_the_first_screen_shows_what_it_is_for() -> None:
+    text = (ROOT / "docs" / "index.md").read_text("utf-8")
+    parts = ["](audit.png)", "```sh", "varjepa demo --quick", "| --- |", "```python"]
+    assert sorted(parts, key=text.index) == parts
+
+
+@pytest.mark.parametrize("page", ["index.md", "start.md", "guide/command_line.md"])
+def test_comments_fit_a_telephone(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    for block in re.findall(r"^```(?:sh|python)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for line in block.splitlines():
+            assert line.find("  #") < 0 or len(line) <= 40, line
 
 
 # --- versions and the README

@@ -46,6 +46,10 @@ def test_every_example_asks_a_question_and_is_short() -> None:
 def test_every_example_is_in_the_gallery_and_on_the_start_page() -> None:
     order = re.findall(r'"(\w+\.py)"', (ROOT / "docs" / "conf.py").read_text(encoding="utf-8"))
     assert sorted(order) == [path.name for path in EXAMPLES]
+    assert order[0] in (
+        "audit.py",
+        "fill_missing.py",
+    )  # where we are good, not where raw columns are
     start = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     for path in EXAMPLES:
         assert f"gallery/{path.stem}.rst" in start, path.name

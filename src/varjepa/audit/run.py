@@ -82,10 +82,10 @@ def audit(
             a VarTJEPA that is not fitted.
         fdr: share of the flagged cells that may be right after all (false discovery rate).
         top: cells that are described at least, flagged or not.
-        column_kinds: as in VarTJEPA, where a model is fitted.
+        column_kinds: as in VarTJEPA, for a new fit only.
         time_limit: seconds for all of it; the fit ends early, with its best checkpoint so far.
         device: "auto", "cpu" or "cuda"; None: the model's own.
-        random_state: seed of the fit; None: that of a VarTJEPA that is not fitted, otherwise 0.
+        random_state: seed of a new fit; None: that of a VarTJEPA that is not fitted, otherwise 0.
         verbose: 1 shows progress.
         folder: where an interrupted audit leaves its fit, and from where the same call continues.
         overwrite: replace a fit in ``folder`` that is of another table or has other settings.
@@ -108,6 +108,9 @@ def audit(
         raise InputError("the table has no rows")
     levels = None
     is_fitted = model is not None and hasattr(model, "model_")
+    for option, given in (("column_kinds", column_kinds), ("random_state", random_state)):
+        if is_fitted and given is not None:
+            raise InputError(f"{option} is for a new fit, and the model given is fitted already")
     if model is None or not is_fitted:
         limit = None if time_limit is None else FIT_SHARE * time_limit
         own = None if folder is None else Path(folder)

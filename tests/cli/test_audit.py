@@ -3,7 +3,8 @@
 - it writes report.html and cells, rows and columns as Parquet and CSV, nothing else stays;
 - a folder that holds an audit is not written to without --overwrite;
 - CSV cells that a spreadsheet would run are quoted; --raw-text leaves them;
-- --repaired writes the table with the listed changes, columns left out as they came;
+- --repaired writes the table with the listed changes, columns left out as they came, and says how
+  many cells were repaired and left;
 - an audit that is stopped while it scores continues with the fit that is there, with --overwrite
   too; with other settings --overwrite fits anew;
 - if the page cannot be written, no file is;
@@ -69,6 +70,11 @@ def test_files(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert changed.loc[3, "weight"]
     assert not changed["colour"].any()
     assert (changed & known).to_numpy().sum() == raw["flagged"].sum()
+    said = " ".join(capsys.readouterr().out.split())
+    flagged = int(raw["flagged"].sum())
+    assert (
+        f"{flagged} of {flagged} flagged cells repaired, 0 left: no repair is sure enough" in said
+    )
 
     assert run("audit", table, "--out", out) == 2
     assert "holds an audit already; add --overwrite" in capsys.readouterr().err

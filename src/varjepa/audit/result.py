@@ -34,7 +34,8 @@ class Audit:
         cells: the most suspicious cells, worst first: row (counted from 0), column, value,
             log_odds (of an error against a value that belongs there), p_value, flagged,
             repair, lower and upper (90 % interval of numbers and dates), the three most likely
-            levels of categories with their probabilities, confidence of the repair.
+            levels of categories with their probabilities, and the confidence: the probability
+            that the cell is wrong and the repair right.
         rows: of every row: score (mean of −log p of its cells), p_value, and the three columns
             that say most.
         columns: of every column: kind, audited cells, predictable (share of its entropy that the
@@ -121,13 +122,20 @@ class Audit:
     # --- repairs
 
     def changes(self, min_confidence: float = 0.5) -> Any:
-        """Flagged cells with a repair of at least this confidence: row, column, value, repair."""
+        """Flagged cells with a repair of at least this confidence: row, column, value, repair.
+
+        At the default, a change is more likely right than not.
+        """
         mask = self._changed(min_confidence)
         cells = self._cells().filter(pa.array(mask))
         return self._frame(cells.select(["row", "column", "value", "repair", "confidence"]))
 
     def repaired(self, min_confidence: float = 0.5) -> Any:
-        """The table with the cells of :meth:`changes` repaired; nothing else is touched."""
+        """The table with the cells of :meth:`changes` repaired; nothing else is touched.
+
+        The other flagged cells are left as they are: they may be right, or what they should be is
+        not clear, as with most numbers. They are in ``cells``, with their intervals or levels.
+        """
         if isinstance(self._source, TableFiles):
             raise InputError(
                 f"{self._source.source} is not held in memory; changes() lists what to repair"

@@ -21,7 +21,7 @@ from sklearn.base import clone
 
 from varjepa.audit.findings import ColumnFacts, Findings
 from varjepa.audit.fitting import FitOptions, fit_own
-from varjepa.audit.repairs import describe_cells
+from varjepa.audit.repairs import WrongCells, describe_cells
 from varjepa.audit.result import Audit
 from varjepa.audit.scoring import CellScorer, Scores, joined
 from varjepa.errors import InputError
@@ -316,8 +316,8 @@ def _pick(
     """Flag, choose what is described, and describe it."""
     # what a rule says is no test: it is flagged, and does not make the limit of others higher
     tested = found.p_values[~found.certain]
-    limit = benjamini_hochberg(tested, fdr, found.tests - int(found.certain.sum()))
-    limit = max(limit, MIN_P)
+    tests = found.tests - int(found.certain.sum())
+    limit = max(benjamini_hochberg(tested, fdr, tests), MIN_P)
     order = np.lexsort((-found.odds, found.p_values))
     flagged = int((found.p_values <= limit).sum())
     order = order[: max(top, flagged)]
@@ -331,7 +331,10 @@ def _pick(
     picked = take_rows(source, wanted)
     show(1, 1, "describing", f"{len(listed):,} cells")
     scores = joined(found.held).take(wanted) if found.held else scorer.score(picked, found.again)
-    cells = describe_cells(scorer, picked, scores.rows, wanted, listed)
+    certain = found.certain[order]
+    share = max(1, flagged - int(certain.sum())) / max(2, tests)
+    wrong = WrongCells(odds, p, certain, min(share, 0.5))
+    cells = describe_cells(scorer, picked, scores.rows, wanted, listed, wrong)
     for j, facts in enumerate(found.facts):
         facts.flagged = int((listed[:, 1][p <= limit] == j).sum())
     return Findings(

@@ -38,7 +38,10 @@ def audit(
         Path | None, typer.Option(help="Also write the table with its repairs to this file.")
     ] = None,
     min_confidence: Annotated[
-        float, typer.Option(help="Of a repair, from 0 to 1, for --repaired.", min=0.0, max=1.0)
+        float,
+        typer.Option(
+            help="For --repaired: that a cell is wrong and its repair right.", min=0.0, max=1.0
+        ),
     ] = 0.5,
     leave_out: Annotated[
         list[str] | None, typer.Option(help="A column not to audit; may be repeated.")
@@ -130,7 +133,12 @@ def audit(
         if repaired is not None:
             new = read_table(found.repaired(min_confidence))
             write_table(_joined(source, new), repaired, raw_text)
-            console.print(f"repaired table: {repaired}", soft_wrap=True)
+            done = len(read_table(found.changes(min_confidence)))
+            console.print(
+                f"repaired table: {repaired}; {done:,} of {found.flagged:,} flagged cells "
+                f"repaired, {found.flagged - done:,} left: no repair is sure enough",
+                soft_wrap=True,
+            )
         shutil.rmtree(unfinished, ignore_errors=True)
     console.print(f"{found}\nreport: {out / 'report.html'}", soft_wrap=True)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,7 @@ from varjepa.audit.text import OTHER_CAUSE, plain_number
 from varjepa.estimators.cells import decode_values
 from varjepa.tables.codec import EncodedTable
 from varjepa.tables.columns import category_text, read_parts
-from varjepa.tables.values import as_text, is_text, value_type
+from varjepa.tables.values import NANOSECONDS, as_text, is_text, value_type
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -40,6 +41,17 @@ DETAILED = 1000
 """Cells with a distribution on the page."""
 
 
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Distribution of a number or date, which is in milliseconds since 1970."""
+
+    edges: tuple[float, ...]
+    masses: tuple[float, ...]
+    value: float | None
+    repair: float
+    interval: tuple[float, float]
+
+
 @dataclass(slots=True)
 class CellDescriptions:
     """Of every listed cell: what it should be."""
@@ -51,10 +63,8 @@ class CellDescriptions:
     levels: list[tuple[tuple[str, float], ...]]
     typed: dict[str, list[tuple[int, pa.Scalar]]] = field(default_factory=dict)
     """of each column: place in the list and repair in the column's own type"""
-    histograms: dict[
-        int, tuple[tuple[float, ...], tuple[float, ...], float | None, float | None]
-    ] = field(default_factory=dict)
-    """by place in the list: edges, masses, place of the value and of the repair"""
+    histograms: dict[int, Histogram] = field(default_factory=dict)
+    """by place in the list"""
 
 
 DESCRIBED_ROWS = 1024
@@ -200,22 +210,25 @@ class _Description:
                 texts[0][place] = meant
                 return pa.scalar(meant)
         if i < DETAILED and self.details.bins.shape[-1] and len(number.bins):
-            bins = number.bins
-            ends = np.array([bins.low[0], *bins.upper, bins.high[-1]])
-            edges = number.scaler.from_unit(ends, on_step=False).astype(np.float64)
-            masses = self.details.bins[place, feature, : len(bins)].astype(np.float64)
-            value, repair = self._places(name, place, feature)
-            self.found.histograms[i] = tuple(edges.tolist()), tuple(masses.tolist()), value, repair
+            self.found.histograms[i] = self._histogram(name, place, feature)
         return scalar
 
-    def _places(self, name: str, place: int, feature: int) -> tuple[float | None, float]:
-        """Of the value and of the repair on the histogram's axis."""
+    def _histogram(self, name: str, place: int, feature: int) -> Histogram:
         column = self.codec.schema.columns[self.codec.schema.names.index(name)]
+        number, d = self.codec.numeric[feature], self.details
+        factor = 1.0 if column.unit is None else NANOSECONDS[column.unit] / NANOSECONDS["ms"]
+
+        def on_axis(unit: Any) -> list[float]:
+            values = number.scaler.from_unit(np.array(unit, dtype=np.float64), on_step=False)
+            return [float(value) * factor for value in values]
+
         cell = self.block[name].slice(int(place), 1)
         if column.kind == "numeric" and is_text(value_type(cell.type)):
             cell, _ = numbers_in_text(cell)
         parts = read_parts(column, cell)
-        value = float(next(iter(parts.values.values()))[0]) if parts.valid[0] else None
-        median = self.details.median[[place], feature].astype(np.float64)
-        repair = self.codec.numeric[feature].scaler.from_unit(median, on_step=False)
-        return value, float(repair[0])
+        value = float(next(iter(parts.values.values()))[0]) * factor if parts.valid[0] else None
+        repair, *ends = on_axis([side[place, feature] for side in (d.median, d.lower, d.upper)])
+        bins = number.bins
+        edges = on_axis([bins.low[0], *bins.upper, bins.high[-1]])
+        masses = d.bins[place, feature, : len(bins)].astype(np.float64)
+        return Histogram(tuple(edges), tuple(masses.tolist()), value, repair, (ends[0], ends[1]))

@@ -185,6 +185,8 @@ class _Found:
     facts: list[ColumnFacts]
     row_scores: Floats  # (N,)
     row_cells: NDArray[np.int64]  # (N, 3) columns that say most, −1: none
+    worst_p: Floats  # (N,) of the row's most suspicious cell
+    worst_odds: Floats
     p_values: Floats  # of the most suspicious cells
     odds: Floats
     certain: NDArray[np.bool_]
@@ -221,6 +223,8 @@ class _Sweep:
             self.facts,
             np.zeros(self.rows),
             np.full((self.rows, 3), -1, dtype=np.int64),
+            np.ones(self.rows),
+            np.full(self.rows, -np.inf),
             np.empty(0),
             np.empty(0),
             np.empty(0, dtype=bool),
@@ -238,6 +242,8 @@ class _Sweep:
             best = np.argsort(-evidence, axis=1)[:, :3]
             is_known = np.take_along_axis(evidence, best, 1) >= 0.0
             found.row_cells[here, : best.shape[1]] = np.where(is_known, best, -1)
+            found.worst_p[here] = np.where(known, p, 1.0).min(1, initial=1.0)
+            found.worst_odds[here] = np.where(known, scores.odds, -np.inf).max(1, initial=-np.inf)
             found.tests += int(known.sum())
             for j, facts in enumerate(self.facts):
                 facts.add(scores, j, p[:, j])
@@ -317,16 +323,15 @@ def _pick(
     # what a rule says is no test: it is flagged, and does not make the limit of others higher
     tested = found.p_values[~found.certain]
     tests = found.tests - int(found.certain.sum())
-    limit = max(benjamini_hochberg(tested, fdr, tests), MIN_P)
+    largest = benjamini_hochberg(tested, fdr, tests)
+    limit = max(largest, MIN_P)
     order = np.lexsort((-found.odds, found.p_values))
     flagged = int((found.p_values <= limit).sum())
     order = order[: max(top, flagged)]
     listed, p, odds = found.places[order], found.p_values[order], found.odds[order]
     rows_p = ExponentialTail(found.row_scores, min_scale=1e-9, prior=0).p_values(found.row_scores)
     shown = min(SHOWN_ROWS, max(100, SHOWN_CELLS // max(len(_names(source)), 1)))
-    worst = np.argsort(-found.row_scores, kind="stable")[:shown]
-    by_cell = list(dict.fromkeys(listed[:, 0].tolist()))[:shown]
-    rows = np.array(list(dict.fromkeys([*by_cell, *worst.tolist()]))[:shown], dtype=np.int64)
+    rows = np.lexsort((-found.row_scores, -found.worst_odds, found.worst_p))[:shown]
     wanted = np.unique(np.concatenate([rows, listed[:, 0]]).astype(np.int64))
     picked = take_rows(source, wanted)
     show(1, 1, "describing", f"{len(listed):,} cells")
@@ -347,9 +352,11 @@ def _pick(
         row_scores=found.row_scores,
         row_p_values=rows_p,
         row_cells=found.row_cells,
+        worst_p_values=found.worst_p,
         facts=found.facts,
         tests=found.tests,
         fdr=fdr,
+        limit=largest if largest > 0.0 else None,
         rows=rows,
         picked=picked,
         picked_rows=wanted,

@@ -129,6 +129,7 @@ def audit(
             if not any((unfinished / name).exists() for name in ("checkpoints", "model")):
                 shutil.rmtree(unfinished, ignore_errors=True)  # nothing to continue from
             raise
+        found.name = Path(table).name
         found.save(out, raw_text)
         if repaired is not None:
             new = read_table(found.repaired(min_confidence))

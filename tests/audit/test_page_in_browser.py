@@ -157,7 +157,12 @@ def test_flagged_cells_of_many_columns_are_on_the_first_screen(
 def test_a_date_has_an_axis_and_an_interval(page: Page) -> None:
     data, day = example(), 86_400_000.0
     edges = tuple(day * (18_262 + 10 * i) for i in range(21))  # from 2020-01-01
-    changes = {"repair": "2020-05-01", "repair_at": edges[12], "at": edges[11], "edges": edges}
+    changes: dict[str, Any] = {
+        "repair": "2020-05-01",
+        "repair_at": edges[12],
+        "at": edges[11],
+        "edges": edges,
+    }
     dated = replace(data.details[2, 2], ends=(edges[8], edges[15]), **changes)
     page.open(replace(data, details={**data.details, (2, 2): dated}))
     page.browser.click(at(2, 3))

@@ -18,6 +18,7 @@ from varjepa.audit.scoring import CellScorer
 from varjepa.errors import InputError
 from varjepa.estimators.frames import as_kind, frame_kind, like_input
 from varjepa.files import make_folder
+from varjepa.settings import fits, plain
 from varjepa.tables import TableFiles, write_table
 from varjepa.tables.values import as_text, is_text, value_type
 
@@ -172,8 +173,8 @@ class Audit:
         return like_input(pa.table(columns), self._given)
 
     def _changed(self, min_confidence: float) -> NDArray[np.bool_]:
-        if not 0.0 <= min_confidence <= 1.0:
-            raise InputError(f"min_confidence must be from 0 to 1, not {min_confidence}")
+        if not fits(plain(min_confidence), float) or not 0.0 <= min_confidence <= 1.0:
+            raise InputError(f"min_confidence must be from 0 to 1, not {min_confidence!r}")
         cells = self._findings.cells
         sure = [r is not None and c is not None and c >= min_confidence
                 for r, c in zip(cells.repair, cells.confidence, strict=True)]  # fmt: skip

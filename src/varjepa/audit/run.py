@@ -28,7 +28,7 @@ from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.estimators.fitting import table_files
 from varjepa.metrics.discoveries import MIN_P, ExponentialTail, benjamini_hochberg
-from varjepa.settings import at_least_one
+from varjepa.settings import at_least_one, fits, plain
 from varjepa.tables import Kind, TableFiles, read_table
 from varjepa.tables.messages import TableWarnings
 from varjepa.training.progress import progress
@@ -93,10 +93,10 @@ def audit(
     Missing cells have no score. Identifiers, free text, constant and empty columns are not audited.
     """
     start = time.monotonic()
-    if not 0.0 < fdr < 1.0:
-        raise InputError(f"fdr must be above 0 and below 1, not {fdr}")
-    if time_limit is not None and not time_limit > 0.0:
-        raise InputError(f"time_limit must be above 0 seconds, not {time_limit}")
+    if not fits(plain(fdr), float) or not 0.0 < fdr < 1.0:
+        raise InputError(f"fdr must be above 0 and below 1, not {fdr!r}")
+    if time_limit is not None and not (fits(plain(time_limit), float) and time_limit > 0.0):
+        raise InputError(f"time_limit must be above 0 seconds, not {time_limit!r}")
     at_least_one("top", top)
     if isinstance(model, str | os.PathLike):
         model = VarTJEPA.load(Path(model))
@@ -114,13 +114,13 @@ def audit(
     if model is None or not is_fitted:
         limit = None if time_limit is None else FIT_SHARE * time_limit
         own = None if folder is None else Path(folder)
-        plain = VarTJEPA(random_state=0) if model is None else clone(model)
+        new = VarTJEPA(random_state=0) if model is None else clone(model)
         if device is not None:
-            plain.set_params(device=device)
+            new.set_params(device=device)
         if random_state is not None:
-            plain.set_params(random_state=random_state)
-        kinds = column_kinds or plain.column_kinds
-        fitted, levels = fit_own(source, FitOptions(plain, kinds, limit, verbose, own, overwrite))
+            new.set_params(random_state=random_state)
+        kinds = column_kinds or new.column_kinds
+        fitted, levels = fit_own(source, FitOptions(new, kinds, limit, verbose, own, overwrite))
     else:
         fitted = model
         if not hasattr(model, "feature_names_in_") and not isinstance(source, TableFiles):

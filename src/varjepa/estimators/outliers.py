@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from varjepa.errors import InputError
 from varjepa.estimators.frames import to_arrow
 from varjepa.estimators.var_t_jepa import VarTJEPA
+from varjepa.settings import fits, plain
 
 
 class OutlierDetector(OutlierMixin, BaseEstimator):
@@ -56,8 +57,9 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from rows; ``y`` is ignored."""
-        if not 0 < self.contamination <= 0.5:
-            raise InputError(f"contamination must be in (0, 0.5], not {self.contamination}")
+        share = self.contamination
+        if not fits(plain(share), float) or not 0 < share <= 0.5:
+            raise InputError(f"contamination must be in (0, 0.5], not {share!r}")
         given: Any = VarTJEPA() if self.estimator is None else self.estimator
         is_frozen = isinstance(given, FrozenEstimator)
         model = given.estimator if is_frozen else clone(given)

@@ -9,13 +9,19 @@
 - a missing cell has no score; identifiers are not audited, and the columns' frame says so;
 - repaired() changes the listed cells and nothing else, in types and frames of the caller: pandas,
   polars, Arrow, numpy; the caller's own frame is not touched;
-- a repair below the confidence asked for is not made;
+- a repair below the confidence asked for is not made; by default a typing error is mended, a rare
+  but genuine level and number stay, and an impossible number is flagged, whether repaired or not;
+- confidence weighs that the cell is wrong: where errors are rarer, it is less;
 - rows with planted errors have the highest scores, and name the column;
 - new rows that differ from the training rows have drift, however far away; the same rows have none;
 - the model says nothing of far numbers, other forms and new texts;
 - a table in files, scored block by block, gives what the table in memory gives;
 - all blocks are scored in as many passes as those that calibrate, also where time is short;
 - without a model one is fitted to the table itself, and an interrupted audit uses what is there;
+- the page has the rows with the most suspicious cells, in that order, says how many are left out,
+  and names the file; dates are drawn on an axis of milliseconds;
+- the index of a pandas frame is a column of the frames, unless it counts the rows;
+- options of a new fit are refused for a fitted model;
 - the page marks every flagged cell, the first ones with a distribution; if it cannot, it says so;
 - that fit is used again for the same table and settings, whatever verbose, device and time limit;
   otherwise the refusal names what differs, and overwrite fits anew;
@@ -67,7 +73,7 @@ def test_planted_errors_are_flagged(model: VarTJEPA, spoiled: Spoiled) -> None:
     typing_error = flagged[flagged["column"] == "region"].iloc[0]
     assert (typing_error["value"], typing_error["repair"]) == ("northxrn", "northern")
     assert typing_error["level_1"] == "northern"
-    assert typing_error["confidence"] > 0.9
+    assert typing_error["confidence"] > 0.5
 
 
 def test_p_values_of_clean_cells_are_uniform_or_larger(model: VarTJEPA) -> None:
@@ -158,8 +164,38 @@ def test_unsure_repairs_are_not_made(model: VarTJEPA, spoiled: Spoiled) -> None:
     sure = audit.changes(0.9)
     assert (sure["confidence"] >= 0.9).all()
     assert len(sure) < len(audit.changes(0.0))
-    with pytest.raises(InputError, match="min_confidence must be from 0 to 1"):
-        audit.repaired(1.5)
+    for wrong in (1.5, "a"):
+        with pytest.raises(InputError, match="min_confidence must be from 0 to 1"):
+            audit.repaired(wrong)  # type: ignore[arg-type]
+
+
+def test_default_repairs_leave_what_is_rare_and_genuine() -> None:
+    frame = draw(600, seed=2)
+    houses = [70, 150, 200, 300]
+    frame["pool"], frame["area"] = "none", 0
+    frame.loc[houses, "pool"] = ["small", "small", "large", "large"]
+    frame.loc[houses, "area"] = [90, 120, 519, 738]
+    frame.loc[30, "region"] = "northxrn"
+    frame.loc[40, "weight"] *= -1.0
+    frame.loc[50, "weight"] *= 1000.0
+    audit = varjepa.audit(frame, small(VarTJEPA, **SMALL))
+    fixed, flagged = audit.repaired(), audit.cells[audit.cells["flagged"]]
+    assert ("pool", 300) in {*zip(flagged["column"], flagged["row"], strict=True)}
+    assert fixed.loc[houses, ["pool", "area"]].equals(frame.loc[houses, ["pool", "area"]])
+    assert fixed.loc[30, "region"] == "northern"
+    impossible = flagged[flagged["column"] == "weight"].set_index("row")
+    for row in (40, 50):
+        is_repaired = impossible.loc[row, "confidence"] >= 0.5
+        assert (fixed.loc[row, "weight"] != frame.loc[row, "weight"]) == is_repaired
+
+
+def test_a_rare_error_is_less_probable() -> None:
+    odds, p, rule = np.array([6.0, 6.0, 0.0]), np.array([1e-5, 1e-5, 1.0]), np.array([0, 0, 1]) > 0
+    rare, often = (repairs.WrongCells(odds, p, rule, share) for share in (1e-4, 1e-2))
+    for of in ("by_odds", "by_p"):
+        assert 0.0 < getattr(rare, of)(0) < getattr(often, of)(0) < 1.0
+    assert often.by_odds(0, excess=3.0) < often.by_odds(0)
+    assert rare.by_odds(2) == 1.0
 
 
 def test_rows_with_errors_come_first(model: VarTJEPA, spoiled: Spoiled) -> None:
@@ -169,6 +205,64 @@ def test_rows_with_errors_come_first(model: VarTJEPA, spoiled: Spoiled) -> None:
         assert rows.loc[row, "column_1"] == column
         assert rows.loc[row, "p_value"] < 0.1
     assert rows["p_value"].between(0.0, 1.0).all()
+
+
+def test_the_page_has_the_rows_with_the_worst_cells(
+    model: VarTJEPA, spoiled: Spoiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "SHOWN_ROWS", 20)
+    audit = varjepa.audit(spoiled[0], model, top=5)
+    page = audit.page_data()
+    shown = [int(row.label) for row in page.rows]
+    worst = audit.rows["p_value_1"].to_numpy()
+    assert len(shown) == 20
+    assert (np.diff(worst[shown]) >= 0.0).all()
+    assert worst[shown].max() <= np.delete(worst, shown).min()
+    assert page.facts[0][1] == "300, counted from 0; only the 20 most suspicious are on this page"
+    cells = varjepa.audit(spoiled[0], model, top=10_000).cells
+    smallest = cells.groupby("row")["p_value"].min().reindex(range(300))
+    np.testing.assert_allclose(worst, smallest)
+
+
+def test_the_page_names_the_file(model: VarTJEPA, tmp_path: Path) -> None:
+    frame = draw(40, seed=2)
+    frame.to_parquet(tmp_path / "animals.parquet")
+    assert varjepa.audit(tmp_path / "animals.parquet", model).page_data().title == (
+        "Audit of animals.parquet"
+    )
+    assert varjepa.audit(frame, model).page_data().title == "Audit"
+
+
+def test_a_date_is_drawn_in_milliseconds(model: VarTJEPA, spoiled: Spoiled) -> None:
+    page = varjepa.audit(spoiled[0], model).page_data()
+    at = next(i for i, row in enumerate(page.rows) if row.label == "50")
+    detail = page.details[at, [column.name for column in page.columns].index("seen")]
+    assert detail.value == "2091-06-01"
+    assert detail.at == pd.Timestamp("2091-06-01").timestamp() * 1000.0
+    assert detail.ends is not None
+    for end, text in zip(detail.ends, (detail.lower, detail.upper), strict=True):
+        assert abs(end - pd.Timestamp(text).timestamp() * 1000.0) < 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("labels", "kept"),
+    [
+        ([f"r{i}" for i in range(300)], None),
+        ([f"{i}" if i % 2 else i for i in range(300)], [str(i) for i in range(300)]),
+        (list(range(300)), "none"),
+    ],
+)
+def test_the_index_of_a_pandas_frame_is_a_column(
+    labels: list[Any], kept: Any, model: VarTJEPA, spoiled: Spoiled
+) -> None:
+    frame = spoiled[0].set_axis(pd.Index(labels), axis=0)
+    audit = varjepa.audit(frame, model)
+    for found in (audit.cells, audit.rows, audit.changes(0.0)):
+        if kept == "none":
+            assert "index" not in found
+            continue
+        wanted = labels if kept is None else kept
+        assert found["index"].tolist() == [wanted[row] for row in found["row"]]
 
 
 def test_the_page_marks_every_flagged_cell(
@@ -349,6 +443,8 @@ def test_the_model_keeps_its_device(model: VarTJEPA, monkeypatch: pytest.MonkeyP
     ("options", "sentence"),
     [
         ({"fdr": 0.0}, "fdr must be above 0 and below 1, not 0.0"),
+        ({"fdr": "a"}, "fdr must be above 0 and below 1, not 'a'"),
+        ({"time_limit": "a"}, "time_limit must be above 0 seconds, not 'a'"),
         ({"top": 0}, "top must be an integer of at least 1, not 0"),
         ({"time_limit": -1.0}, "time_limit must be above 0 seconds, not -1.0"),
         ({"model": 3}, "model must be a VarTJEPA or its folder, not int"),
@@ -357,6 +453,14 @@ def test_the_model_keeps_its_device(model: VarTJEPA, monkeypatch: pytest.MonkeyP
 def test_wrong_arguments(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         varjepa.audit(draw(30, 0), **options)
+
+
+@pytest.mark.parametrize(
+    "options", [{"column_kinds": {"legs": "categorical"}}, {"random_state": 0}]
+)
+def test_options_of_a_new_fit_are_refused(options: dict[str, Any], model: VarTJEPA) -> None:
+    with pytest.raises(InputError, match=f"{next(iter(options))} is for a new fit"):
+        varjepa.audit(draw(30, 0), model, **options)
 
 
 def test_a_missing_column_is_named(model: VarTJEPA) -> None:

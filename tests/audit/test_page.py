@@ -8,6 +8,7 @@
 4. 10,000 rows × 30 columns stay under 6 MB, and the same data gives the same bytes.
 5. It is written whole or not at all, without jinja2; a folder that refuses is one sentence.
 6. The small form lists the ten most suspicious cells, worst first, escaped.
+7. A confidence below 1 is never shown as 100 %.
 """
 
 from __future__ import annotations
@@ -56,7 +57,20 @@ class Elements(HTMLParser):
 
 def number_detail(value: str, at: float, flagged: bool = True, **changes: Any) -> CellDetail:
     detail = CellDetail(
-        value, 8.25, 1e-6, flagged, "100", 0.9, "80", "120", (), EDGES, MASSES, at, 100.0
+        value,
+        8.25,
+        1e-6,
+        flagged,
+        "100",
+        0.9,
+        "80",
+        "120",
+        (),
+        EDGES,
+        MASSES,
+        at,
+        100.0,
+        (80.0, 120.0),
     )
     return replace(detail, **changes)
 
@@ -97,7 +111,9 @@ def example(rows: int = 60, extra: int = 0, seed: int = 0) -> PageData:
         values[row][column] = detail.value
         suspicions[row, column] = detail.log_odds / 10
     values[3][1] = values[4][0] = None
-    flagged = [sum(c == i and d.flagged for (_, c), d in details.items()) for i in range(rows)]
+    flagged = [
+        sum(c == i and d.flagged for (_, c), d in details.items()) for i in range(len(names))
+    ]
     return PageData(
         title="Houses",
         facts=(("rows", f"{rows:,}"), ("false discovery rate", "5 %")),
@@ -275,7 +291,14 @@ def test_the_small_form_lists_the_ten_most_suspicious_cells() -> None:
     assert {"Houses", "r11", "price", "90%", "1e-11", "100"} <= set(texts)
 
 
+def test_nothing_is_rounded_to_certainty(tmp_path: Path) -> None:
+    details = {(0, 1): number_detail("60", 60.0, confidence=0.9996)}
+    data = replace(example(), details=details)
+    assert "&gt; 99%" in small_form(data)
+    assert data_of(page_of(data, tmp_path))["details"][0]["confidence"] < 1.0
+
+
 def test_the_small_form_escapes() -> None:
     tags = {tag for tag, _ in Elements(small_form(hostile_example())).tags}
-    assert tags == {"div", "p", "b", "span", "table", "tr", "th", "td", "bdi", "s"}
+    assert tags == {"div", "p", "b", "span", "table", "tr", "th", "td", "bdi"}
     assert small_form(replace(example(), details={})).count("<tr>") == 1

@@ -1,8 +1,12 @@
 """Claims about the audit page in a real browser.
 
-1. The table is shown worst rows first, flagged cells with value and repair, missing cells as such.
+1. The rows are in the order given, which is that of their most suspicious cells, whatever their
+   scores; so are the columns, after an identifier. Flagged cells are on the first screen, with
+   value and repair, no line through a minus sign, and a question mark where the repair is not
+   sure; missing cells as such.
 2. A click on a cell opens its distribution with value, repair, interval, log odds, p-value and
-   confidence; on a row its cells. The steps walk through the flagged cells.
+   confidence; on a row its cells. The steps walk through the flagged cells. A date has an axis and
+   its interval too. A cell that is not flagged says why. A panel says what the words mean.
 3. Rows are filtered by words, by column and by flag, and sorted by score, label, value (numbers as
    numbers, missing last) and suspicion, from the controls and from the heads.
 4. The keyboard does it too: one cell in the tab order, arrows, Home, End, page keys; Enter opens,
@@ -26,7 +30,7 @@ from typing import Any
 
 import pytest
 
-from tests.audit.test_page import example, hostile_example
+from tests.audit.test_page import example, hostile_example, number_detail
 from tests.browser import CONTROL, Browser, chromium
 from varjepa.audit.page import write_page
 from varjepa.audit.page_data import PageData
@@ -53,7 +57,7 @@ class Page:
     def labels(self) -> list[str]:
         """Labels of the rows in the document, from top to bottom."""
         return list(
-            self.js("[...document.querySelectorAll('.row .first bdi')].map(e => e.textContent)")
+            self.js("[...document.querySelectorAll('.row .first > bdi')].map(e => e.textContent)")
         )
 
     def js(self, script: str) -> Any:
@@ -118,6 +122,84 @@ def test_the_table_is_shown_worst_first(page: Page) -> None:
     assert len(set(heats)) == 3
 
 
+@pytest.mark.parametrize("size", [(1300, 900), (390, 844)])
+def test_flagged_cells_of_many_columns_are_on_the_first_screen(
+    page: Page, size: tuple[int, int]
+) -> None:
+    data = example(extra=80)
+    columns = list(data.columns)
+    columns[3] = replace(columns[3], not_audited="identifier")
+    details = {
+        (0, 83): number_detail("-72", -72.0, p_value=1e-9, confidence=0.4),
+        (1, 60): number_detail("7", 7.0, p_value=1e-8),
+    }
+    rows = [replace(row, score=float(i)) for i, row in enumerate(data.rows)]  # the mean says else
+    page.open(replace(data, columns=tuple(columns), rows=tuple(rows), details=details), *size)
+    assert page.labels()[:3] == ["r0", "r1", "r2"]
+    heads = page.js("[...document.querySelectorAll('#heads .name')].map(e => e.textContent)")
+    assert heads[:4] == ["note", "more 79", "more 56", "city"]
+    first = page.js("document.querySelector('.flagged').getBoundingClientRect().right")
+    assert first <= size[0]
+    assert page.text(at(0, 0)).split("\n") == ["r0", "more 79"]
+    assert page.text(f"{at(0, 2)} del") == "-72"
+    lines = page.js(
+        "[...document.querySelectorAll('del, del *')]"
+        ".map(e => getComputedStyle(e).textDecorationLine)"
+    )
+    assert set(lines) == {"none"}
+    marks = "(p => getComputedStyle(document.querySelector(p), '{}').content)('{}')"
+    assert "?" in page.js(marks.format("::after", f"{at(0, 2)} ins"))
+    assert page.js(marks.format("::after", f"{at(1, 3)} ins")) == "none"
+    page.choose("sort", "score")
+    assert page.labels()[0] == "r59"
+
+
+def test_a_date_has_an_axis_and_an_interval(page: Page) -> None:
+    data, day = example(), 86_400_000.0
+    edges = tuple(day * (18_262 + 10 * i) for i in range(21))  # from 2020-01-01
+    changes: dict[str, Any] = {
+        "repair": "2020-05-01",
+        "repair_at": edges[12],
+        "at": edges[11],
+        "edges": edges,
+    }
+    dated = replace(data.details[2, 2], ends=(edges[8], edges[15]), **changes)
+    page.open(replace(data, details={**data.details, (2, 2): dated}))
+    page.browser.click(at(2, 3))
+    ticks = page.js("[...document.querySelectorAll('#panel .tick')].map(e => e.textContent)")
+    assert ticks == ["2020-01-01", "2020-04-10", "2020-07-19"]
+    assert page.js("document.querySelector('.interval').getBoundingClientRect().width") > 50
+    assert not page.js(
+        "(([a, b]) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom)"
+        "([...document.querySelectorAll('text.mark')].map(e => e.getBoundingClientRect()))"
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [(1e-5, "its p-value is above 1.0·10⁻⁵"), (None, "as that of every cell, is too large")],
+)
+def test_a_cell_that_is_not_flagged_says_why(page: Page, limit: float | None, words: str) -> None:
+    page.open(replace(example(), limit=limit, tests=240))
+    page.browser.click(at(2, 3))
+    said = str(page.panel())
+    assert words in said
+    assert "too large for a false discovery rate of 5 %. Among 240 cells" in said
+    assert "One right value in ten is outside its interval." in said
+
+
+def test_the_words_are_explained(page: Page) -> None:
+    page.open(example())
+    page.browser.click(at(1, 2))
+    page.browser.click("#terms")
+    said = str(page.panel())
+    for words in ("False discovery rate", "Predictable", "Log odds", "counted from 0"):
+        assert words.lower() in said.lower()
+    assert "flagged 1 of 3" not in said
+    page.browser.press("Escape")
+    assert page.js("document.activeElement.id") == "terms"
+
+
 def test_a_click_opens_a_number_with_its_distribution(page: Page) -> None:
     page.open(example())
     page.browser.click(at(5, 2))
@@ -130,6 +212,7 @@ def test_a_click_opens_a_number_with_its_distribution(page: Page) -> None:
         "100",
         "80 to 120",
         "90 %",
+        "false discovery rate",
         "5.5",
         "1.0·10⁻⁴",
         "flagged",

@@ -292,7 +292,8 @@ def test_models_of_the_detector(model: VarTJEPA) -> None:
     assert not np.array_equal(first.score_samples(rows), again.fit(rows).score_samples(rows))
     with pytest.raises(InputError, match="must be a VarTJEPA, not IsolationForest"):
         OutlierDetector(IsolationForest()).fit(rows)
-    for share in (0.0, 0.6, float("nan")):
+    shares: tuple[Any, ...] = (0.0, 0.6, float("nan"), "auto")
+    for share in shares:
         with pytest.raises(InputError, match=r"contamination must be in \(0, 0\.5\]"):
             OutlierDetector(contamination=share).fit(rows)
     with pytest.raises(NotFittedError):

@@ -3,22 +3,10 @@
 The package is its own function: ``varjepa.audit(df)``.
 """
 
-import sys
-from types import ModuleType
-from typing import Any
-
 from varjepa.audit.result import Audit
 from varjepa.audit.run import audit
+from varjepa.callable_package import make_callable
 
 __all__ = ["Audit", "audit"]
 
-
-class _Audit(ModuleType):
-    """A package that can be called, since the function and the package have one name."""
-
-    def __call__(self, *arguments: Any, **options: Any) -> Audit:
-        return audit(*arguments, **options)
-
-
-_Audit.__call__.__doc__ = audit.__doc__
-sys.modules[__name__].__class__ = _Audit
+make_callable(__name__, audit)

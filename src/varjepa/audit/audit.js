@@ -14,14 +14,36 @@ function suspicionOf(row, column) {
   const shade = columns[column].suspicions[row];
   return shade < 0 ? null : shade / data.shades - 1e6;
 }
+/** Sorts cells with details: the most suspicious first. */
+const worstFirst = (a, b) => a.p - b.p || (b.logOdds ?? 1e300) - (a.logOdds ?? 1e300);
 const flagged = data.details.filter((d) => d.flagged);
 const grid = byId("grid");
+
+/** Columns as they are shown: an identifier, which says what a row is, then the most suspicious. */
+const order = (() => {
+  const worst = columns.map(() => null);
+  for (const d of data.details) if (!worst[d.column] || worstFirst(d, worst[d.column]) < 0) worst[d.column] = d;
+  const id = columns.findIndex((c) => c.notAudited === "identifier");
+  const some = [...columns.keys()].filter((c) => worst[c]).sort((a, b) => worstFirst(worst[a], worst[b]));
+  const first = new Set([...(id < 0 ? [] : [id]), ...some]);
+  return [...first, ...[...columns.keys()].filter((c) => !first.has(c))];
+})();
+
+/** Audited columns of a row, the most suspicious cell first. */
+function byRowSuspicion(row) {
+  const compare = (a, b) => {
+    const [x, y] = [detailOf(row, a), detailOf(row, b)];
+    if (x && y) return worstFirst(x, y);
+    return x ? -1 : y ? 1 : columns[b].suspicions[row] - columns[a].suspicions[row];
+  };
+  return [...columns.keys()].filter((c) => columns[c].suspicions[row] >= 0).sort(compare);
+}
 
 const state = {
   words: "",
   column: null, // the chosen one
   flaggedOnly: false,
-  sort: { by: "score", column: null, down: true },
+  sort: { by: "worst", column: null, down: true },
   view: [], // rows in the order shown
   shown: [], // columns in the order shown
   focus: { row: 0, place: 0 }, // row -1: the heads; place 0: the row's label, place p: shown[p - 1]
@@ -44,8 +66,7 @@ function updateView() {
     rows = rows.filter((row) => tests.some((test) => test(row)) || repaired.has(row) || (column === null && data.labels[row].toLowerCase().includes(words)));
   }
   state.view = sortRows(rows);
-  const rest = [...columns.keys()].filter((c) => c !== column);
-  state.shown = column === null ? rest : [column, ...rest];
+  state.shown = column === null ? order : [column, ...order.filter((c) => c !== column)];
   layOut();
   state.focus = { row: Math.min(Math.max(state.focus.row, 0), state.view.length - 1), place: Math.min(state.focus.place, state.shown.length) };
   byId("shown").textContent = rows.length === rowCount ? `${count(rowCount)} rows` : `${count(rows.length)} of ${count(rowCount)} rows`;
@@ -62,6 +83,7 @@ function sortRows(rows) {
   const { by, column, down } = state.sort;
   const of = columns[column];
   const key = {
+    worst: (row) => -row, // as they came
     score: (row) => data.scores[row],
     label: (row) => data.labels[row],
     suspicion: (row) => suspicionOf(row, column),
@@ -88,11 +110,11 @@ function showDirection() {
   byId("direction").title = state.sort.down ? "Descending" : "Ascending";
 }
 
-/** A head, again and again: suspicion, value upwards, value downwards; for labels: score, labels. */
+/** A head, again and again: suspicion, value upwards, downwards; for rows: worst cell, number. */
 function sortByHead(place) {
   const { sort } = state;
   const column = place === 0 ? null : state.shown[place - 1];
-  const [first, second] = column === null ? ["score", "label"] : ["suspicion", "value"];
+  const [first, second] = column === null ? ["worst", "label"] : ["suspicion", "value"];
   const isMine = sort.column === column;
   if (columns[column]?.kind === "not audited") sortBy("value", column, isMine && !sort.down);
   else if (isMine && sort.by === first) sortBy(second, column, false);
@@ -105,7 +127,7 @@ function chooseColumn(column) {
   byId("column").value = column ?? "";
   for (const card of byId("overview").children) card.setAttribute("aria-pressed", card.dataset.column === String(column));
   grid.scrollLeft = 0;
-  if (column === null) sortBy("score", null, true);
+  if (column === null) sortBy("worst", null, true);
   else if (columns[column].kind === "not audited") sortBy("value", column, false);
   else sortBy("suspicion", column, true);
 }
@@ -130,7 +152,7 @@ function measure() {
   const before = flagged.map((d) => wide(d.value));
   setFont(650);
   columns.forEach((c, i) => { widths[i] = Math.max(widths[i], wide(c.name) + 22); });
-  flagged.forEach((d, k) => { if (d.repair !== null) widths[d.column] = Math.max(widths[d.column], before[k] + wide(d.repair) + 36); });
+  flagged.forEach((d, k) => { if (d.repair !== null) widths[d.column] = Math.max(widths[d.column], before[k] + wide(`→ ${d.repair} ?`) + 36); });
   const most = Math.min(240, grid.clientWidth - FIRST);
   widths = widths.map((w) => Math.ceil(Math.min(w, most)));
 }
@@ -199,16 +221,18 @@ function position(cell, place) {
   cell.style.width = `${lefts[place] - lefts[place - 1]}px`;
 }
 
+const ORDERS = { worst: "worst cell", label: "number" };
+
 function buildHead(place) {
   const column = place === 0 ? null : state.shown[place - 1];
   const { sort } = state;
   const isMine = sort.column === column;
-  const word = isMine ? `${sort.by} ${sort.down ? "↓" : "↑"}` : column === null ? "score" : columns[column].kind;
+  const word = isMine ? `${ORDERS[sort.by] ?? sort.by} ${sort.down ? "↓" : "↑"}` : column === null ? "worst cell" : columns[column].kind;
   const cell = el("div", {
     role: "columnheader", class: `cell ${column === null ? "first" : align(column)}`, tabindex: -1,
     "data-row": -1, "data-place": place, "aria-colindex": place + 1,
-    "aria-sort": isMine && (sort.by === "value" || sort.by === "label" || sort.by === "score") ? (sort.down ? "descending" : "ascending") : null,
-    title: column === null ? "Sort by score or label" : `${columns[column].name}: sort by suspicion or value`,
+    "aria-sort": isMine && ["value", "label", "score"].includes(sort.by) ? (sort.down ? "descending" : "ascending") : null,
+    title: column === null ? "Rows are counted from 0. Sort by their most suspicious cell or by number" : `${columns[column].name}: sort by suspicion or value`,
   }, column === null ? el("b", {}, "Row") : text(columns[column].name, { class: "name" }), el("small", { class: isMine ? "sorted" : null }, word));
   position(cell, place);
   return cell;
@@ -219,21 +243,31 @@ const align = (column) => (["number", "date"].includes(columns[column].kind) ? "
 function buildCell(i, place) {
   const row = state.view[i];
   const attributes = { tabindex: -1, "data-row": i, "data-place": place, "aria-colindex": place + 1 };
-  if (place === 0) return el("div", { ...attributes, role: "rowheader", class: "cell first" }, text(data.labels[row]), el("small", {}, score(data.scores[row])));
+  if (place === 0) return el("div", { ...attributes, role: "rowheader", class: "cell first" }, text(data.labels[row]), besideLabel(row));
   const column = state.shown[place - 1];
   const value = columns[column].read(row);
   const suspicion = columns[column].suspicions[row];
   const detail = detailOf(row, column);
   const isFlagged = detail?.flagged ?? false;
   const cell = el("div", { ...attributes, role: "gridcell", class: `cell ${align(column)} ${isFlagged ? "flagged" : ""}` });
-  if (isFlagged && detail.repair !== null) cell.append(el("del", {}, text(detail.value)), el("ins", {}, text(detail.repair)));
+  if (isFlagged && detail.repair !== null) cell.append(el("del", {}, text(detail.value)), el("ins", { class: detail.confidence >= SURE ? null : "unsure" }, text(detail.repair)));
   else if (value === null) cell.append(el("span", { class: "missing", role: "img", "aria-label": "missing" }, "·"));
   else cell.append(text(value));
-  if (value !== null && value.length > 12) cell.title = value;
+  if (isFlagged && detail.repair !== null) cell.title = `${detail.value} → ${detail.repair}`;
+  else if (value !== null && value.length > 12) cell.title = value;
   if (suspicion > 0) cell.style.setProperty("--heat", suspicion / data.shades);
   if (state.open?.row === row && state.open.column === column) cell.classList.add("open");
   position(cell, place);
   return cell;
+}
+
+const SURE = 0.5; // confidence from which a repair is made unless the user says otherwise
+
+/** Beside a row's number: the column of its most suspicious cell; its score where that sorts. */
+function besideLabel(row) {
+  if (state.sort.by === "score") return el("small", {}, score(data.scores[row]));
+  const [worst] = byRowSuspicion(row);
+  return worst === undefined ? null : el("small", {}, text(columns[worst].name));
 }
 
 const largest = Math.max(...data.scores.map((s) => Math.abs(s ?? 0)));
@@ -303,6 +337,7 @@ function openCell(row, column) {
     moveFocus(state.focus.row, state.focus.place);
   };
   grid.querySelector(".open")?.classList.remove("open");
+  byId("steps").hidden = false;
   if (column === null) panel.open(el("span", {}, "Row ", text(data.labels[row])), "", aboutRow(row), close);
   else panel.open(text(columns[column].name), el("button", { type: "button", class: "link", click: () => openCell(row, null) }, "Row ", text(data.labels[row])), aboutCell(row, column), close);
   showSteps();
@@ -319,32 +354,41 @@ function aboutCell(row, column) {
   const box = (name, content) => el("div", { class: name }, el("span", {}, name), content === null ? el("i", {}, "missing") : text(content));
   const values = el("div", { class: "values" }, box("value", value), detail?.repair != null ? box("repair", detail.repair) : null);
   if (!detail) {
-    const why = kind === "not audited" ? "This column is not audited." : value === null ? "A missing cell has no score." : "Distributions are kept for the most suspicious cells only.";
-    return [values, pairs([["Suspicion, share of the scale", shade < 0 ? null : percent(shade / data.shades)], ["Row score", score(data.scores[row])]]), el("p", { class: "note" }, why)];
+    const why = kind === "not audited" ? `This column is not audited${columns[column].notAudited ? `: ${columns[column].notAudited}` : ""}.` : value === null ? "A missing cell has no score." : "Distributions are kept for the most suspicious cells only.";
+    return [values, pairs([["Suspicion, 0 to 100", shade < 0 ? null : String(Math.round((100 * shade) / data.shades))], ["Row score", score(data.scores[row])]]), el("p", { class: "note" }, why)];
   }
-  const ends = [parse(detail.lower), parse(detail.upper)];
   const chart = detail.masses.length
-    ? histogram({ edges: data.edges[detail.edges], masses: detail.masses, value: { at: detail.at }, repair: { at: detail.repairAt }, interval: kind === "number" && !ends.some(Number.isNaN) ? ends : null, isNumber: kind === "number" })
+    ? histogram({ edges: data.edges[detail.edges], masses: detail.masses, value: { at: detail.at }, repair: { at: detail.repairAt }, interval: detail.ends, isDate: kind === "date" })
     : levelBars(detail.levels, value, detail.repair);
   return [
     values,
     chart && el("figure", {}, el("figcaption", {}, "Expected, given the rest of the row"), chart),
     pairs([
-      ["Interval", detail.lower === null || detail.upper === null ? null : el("span", {}, text(detail.lower), " to ", text(detail.upper))],
-      ["Confidence in the repair", detail.confidence === null ? null : percent(detail.confidence)],
+      ["Interval of 90 %", detail.lower === null || detail.upper === null ? null : el("span", {}, text(detail.lower), " to ", text(detail.upper))],
+      ["Confidence: wrong, and this repair right", detail.confidence === null ? null : percent(detail.confidence)],
       ["Log odds of an error", number(detail.logOdds)],
       ["p-value", number(detail.p)],
       ["Row score", score(data.scores[row])],
       ["Status", detail.flagged ? "flagged" : "not flagged"],
     ]),
+    el("p", { class: "note" }, whyFlagged(detail)),
   ];
 }
 
+function whyFlagged(detail) {
+  const rate = percent(data.fdr);
+  if (detail.flagged) return `About ${rate} of the flagged cells are expected to be right after all (the false discovery rate).`;
+  const outside = detail.ends && detail.at !== null && (detail.at < detail.ends[0] || detail.at > detail.ends[1]);
+  const why = data.limit === null ? "its p-value, as that of every cell, is too large" : `its p-value is above ${number(data.limit)}, which is too large`;
+  return [
+    `Not flagged: ${why} for a false discovery rate of ${rate}. Among ${count(data.tests)} cells, some right ones look like this by chance.`,
+    outside ? "One right value in ten is outside its interval." : null,
+  ].filter(Boolean).join(" ");
+}
+
 function aboutRow(row) {
-  const cells = columns.map((c, column) => ({ c, column, shade: c.suspicions[row] })).filter(({ shade }) => shade >= 0);
-  cells.sort((a, b) => suspicionOf(row, b.column) - suspicionOf(row, a.column));
-  const lines = cells.map(({ c, column, shade }) => cellLine(c.name, c.read(row), shade / data.shades, () => openCell(row, column)));
-  return [pairs([["Score", score(data.scores[row])], ["p-value", number(data.ps[row])]]), el("h3", {}, "Cells, the most suspicious first"), el("ul", { class: "cells" }, lines)];
+  const lines = byRowSuspicion(row).map((column) => cellLine(columns[column].name, columns[column].read(row), columns[column].suspicions[row] / data.shades, () => openCell(row, column)));
+  return [pairs([["Row score", score(data.scores[row])], ["p-value of the score", number(data.ps[row])]]), el("h3", {}, "Cells, the most suspicious first"), el("ul", { class: "cells" }, lines)];
 }
 
 /** Flagged cells of the view, row by row. */
@@ -371,13 +415,13 @@ function showSteps() {
 // --- columns overview and controls
 
 function fillOverview() {
-  const order = [...columns.keys()].sort((a, b) => columns[b].suspicious - columns[a].suspicious);
+  const order = [...columns.keys()].sort((a, b) => columns[b].flagged - columns[a].flagged);
   const cards = order.filter((i) => columns[i].kind !== "not audited").map((i) => {
-    const { name, suspicious, predictable, drift } = columns[i];
+    const { name, flagged, predictable, drift } = columns[i];
     const bar = el("i", {});
     bar.style.width = `${100 * Math.min(Math.max(predictable ?? 0, 0), 1)}%`;
-    return el("button", { type: "button", class: "card", "data-column": i, "aria-pressed": "false", title: `${name}: ${count(suspicious)} suspicious cells`, click: () => chooseColumn(state.column === i ? null : i) },
-      el("span", { class: "line" }, text(name, { class: "name" }), el("b", { class: suspicious ? "some" : null }, count(suspicious), el("span", { class: "hidden" }, " suspicious"))),
+    return el("button", { type: "button", class: "card", "data-column": i, "aria-pressed": "false", title: `${name}: ${count(flagged)} flagged cells`, click: () => chooseColumn(state.column === i ? null : i) },
+      el("span", { class: "line" }, text(name, { class: "name" }), el("b", { class: flagged ? "some" : null }, count(flagged), el("span", { class: "hidden" }, " flagged"))),
       el("span", { class: "bar" }, bar),
       el("small", { class: "line" }, el("span", {}, predictable === null ? "predictable –" : `predictable ${percent(Math.max(predictable, 0))}`), drift === null ? null : el("span", {}, `drift ${drift.toFixed(2)}`)));
   });
@@ -388,12 +432,12 @@ function fillControls() {
   byId("column").append(el("option", { value: "" }, "all columns"), ...columns.map((c, i) => el("option", { value: i }, c.name)));
   const audited = [...columns.keys()].filter((i) => columns[i].kind !== "not audited");
   const options = (by, list) => el("optgroup", { label: by[0].toUpperCase() + by.slice(1) }, list.map((i) => el("option", { value: `${by} ${i}` }, `${columns[i].name}, ${by}`)));
-  byId("sort").append(el("option", { value: "score" }, "row score"), el("option", { value: "label" }, "row label"), options("suspicion", audited), options("value", [...columns.keys()]));
+  byId("sort").append(el("option", { value: "worst" }, "worst cell"), el("option", { value: "score" }, "row score"), el("option", { value: "label" }, "row number"), options("suspicion", audited), options("value", [...columns.keys()]));
 
   byId("column").addEventListener("change", (event) => chooseColumn(event.target.value === "" ? null : Number(event.target.value)));
   byId("sort").addEventListener("change", (event) => {
     const [by, column] = event.target.value.split(" ");
-    sortBy(by, column === undefined ? null : Number(column), by === "score" || by === "suspicion");
+    sortBy(by, column === undefined ? null : Number(column), ["worst", "score", "suspicion"].includes(by));
   });
   byId("direction").addEventListener("click", () => sortBy(state.sort.by, state.sort.column, !state.sort.down));
   byId("flagged").addEventListener("change", (event) => {
@@ -416,6 +460,26 @@ function fillControls() {
   });
 }
 
+/** What the words of the page mean. */
+function showTerms() {
+  const rate = percent(data.fdr);
+  const terms = [
+    ["Suspicion", "How badly a cell fits the other cells of its row: the colour. It is the p-value, on a logarithmic scale."],
+    ["p-value", "The share of right cells in the column that look this suspicious."],
+    ["Flagged", `So suspicious that, of all flagged cells, only about ${rate} are expected to be right after all. That share is the false discovery rate.`],
+    ["Log odds of an error", "How many times likelier the value is as an error than as a right value, as a natural logarithm: 0 is even, 7 is a thousand to one."],
+    ["Confidence", `The probability that the cell is wrong and the repair right. Below ${percent(SURE)} the repair has a question mark.`],
+    ["Predictable", "The share of what varies in a column that the other columns explain: at 0 % its cells can hardly be judged."],
+    columns.some((c) => c.drift !== null) ? ["Drift", "How far a column is from the rows that the model learned from: 0 the same, 1 nothing in common."] : null,
+    ["Row score", "The mean suspicion of a row's cells. Rows are sorted by their worst cell, since one wrong cell hardly moves the mean of many columns."],
+    ["Row", "Its number in the table, counted from 0."],
+  ].filter(Boolean);
+  state.open = null;
+  grid.querySelector(".open")?.classList.remove("open");
+  byId("steps").hidden = true;
+  panel.open("What the words mean", "", [el("dl", { class: "terms" }, terms.flatMap(([word, meaning]) => [el("dt", {}, word), el("dd", {}, meaning)]))], () => byId("terms").focus());
+}
+
 function start() {
   fillHead();
   fillOverview();
@@ -426,6 +490,7 @@ function start() {
     if (!waiting) requestAnimationFrame(() => { waiting = false; draw(); });
     waiting = true;
   };
+  byId("terms").addEventListener("click", showTerms);
   grid.addEventListener("scroll", later, { passive: true });
   grid.addEventListener("keydown", onKey);
   grid.addEventListener("click", (event) => {

@@ -110,9 +110,13 @@ class Findings:
     row_scores: Floats
     row_p_values: Floats
     row_cells: Integers
+    worst_p_values: Floats
+    """of each row's most suspicious cell"""
     facts: list[ColumnFacts]
     tests: int
     fdr: float
+    limit: float | None
+    """the largest p-value that is flagged; None: none is"""
     rows: Integers
     """rows of the page, worst first"""
     picked: pa.Table

@@ -30,21 +30,15 @@ def small_form(data: PageData) -> str:
     names = ("row", "column", "value", "repair", "confidence", "p-value")
     lines = ["".join(_small_cell(name, "th", place) for place, name in enumerate(names))]
     for (row, column), detail in worst:
-        flagged = detail.flagged and detail.repair is not None
         cells = (
             data.rows[row].label,
             data.columns[column].name,
             detail.value,
             "" if detail.repair is None else detail.repair,
-            _figure_text(detail.confidence, ".0%"),
+            _percent(detail.confidence),
             _figure_text(detail.p_value, ".2g"),
         )
-        lines.append(
-            "".join(
-                _small_cell(cell, "td", place, struck=flagged and place == 2)
-                for place, cell in enumerate(cells)
-            )
-        )
+        lines.append("".join(_small_cell(cell, "td", place) for place, cell in enumerate(cells)))
     facts = " · ".join(f"{_escape(name)} {_escape(value)}" for name, value in data.facts)
     rows = "".join(f"<tr>{line}</tr>" for line in lines)
     return (
@@ -61,15 +55,26 @@ def _worst_first(detail: CellDetail) -> tuple[float, float]:
     return p_value, -detail.log_odds if math.isfinite(detail.log_odds) else math.inf
 
 
-def _small_cell(text: str, tag: str, place: int, struck: bool = False) -> str:
+def _small_cell(text: str, tag: str, place: int) -> str:
     align = "right" if place >= 4 else "left"
     style = f"text-align:{align};padding:.2em .7em;border-bottom:1px solid rgba(128,128,128,.35)"
-    inner = f"<bdi>{_escape(text)}</bdi>"
-    return f'<{tag} style="{style}">{f"<s>{inner}</s>" if struck else inner}</{tag}>'
+    return f'<{tag} style="{style}"><bdi>{_escape(text)}</bdi></{tag}>'
 
 
 def _escape(text: str) -> str:
     return html.escape(visible(text if len(text) <= 80 else f"{text[:79]}…"))
+
+
+def _share(value: float | None) -> float | None:
+    """A probability that rounding does not make certain."""
+    return figure(value if value is None or value >= 1.0 else min(value, 0.999), 3)
+
+
+def _percent(share: float | None) -> str:
+    """Never 100 % or 0 % of what is less or more."""
+    if share is None or not math.isfinite(share):
+        return ""
+    return "> 99%" if share >= 0.995 else "< 1%" if share < 0.005 else f"{share:.0%}"
 
 
 def _figure_text(value: float | None, form: str) -> str:
@@ -83,7 +88,8 @@ def _pack(data: PageData) -> dict[str, Any]:
             "name": visible(column.name),
             "kind": column.kind,
             "predictable": figure(column.predictable, 3),
-            "suspicious": column.suspicious,
+            "flagged": column.flagged,
+            "notAudited": visible(column.not_audited),
             "drift": figure(column.drift, 3),
             "texts": pack_texts([row.values[place] for row in data.rows]),
             "suspicions": [_shade(row.suspicions[place]) for row in data.rows],
@@ -100,14 +106,15 @@ def _pack(data: PageData) -> dict[str, Any]:
             "p": figure(detail.p_value, 3),
             "flagged": detail.flagged,
             "repair": None if detail.repair is None else visible(detail.repair),
-            "confidence": figure(detail.confidence, 3),
+            "confidence": _share(detail.confidence),
             "lower": None if detail.lower is None else visible(detail.lower),
             "upper": None if detail.upper is None else visible(detail.upper),
-            "levels": [[visible(level), figure(share, 3)] for level, share in detail.levels],
+            "levels": [[visible(level), _share(share)] for level, share in detail.levels],
             "edges": edges.setdefault(detail.edges, len(edges)),
             "masses": [figure(mass, 3) for mass in detail.masses],
             "at": figure(detail.at, 9),
             "repairAt": figure(detail.repair_at, 9),
+            "ends": None if detail.ends is None else [figure(end, 9) for end in detail.ends],
         }
         for (row, column), detail in sorted(data.details.items())
     ]
@@ -121,6 +128,9 @@ def _pack(data: PageData) -> dict[str, Any]:
         "details": details,
         "edges": [[figure(edge, 9) for edge in some] for some in edges],
         "shades": SHADES,
+        "tests": data.tests,
+        "fdr": data.fdr,
+        "limit": figure(data.limit, 3),
     }
 
 

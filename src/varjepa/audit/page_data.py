@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -29,10 +30,12 @@ class PageColumn:
     """number, category, date or "not audited" """
     predictable: float | None
     """how well the other columns predict it, from 0 to 1"""
-    suspicious: int
-    """flagged cells"""
+    flagged: int
+    """cells"""
     drift: float | None
     """against the training rows"""
+    not_audited: str = ""
+    """why, such as "identifier" """
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ class CellDetail:
     at: float | None
     """place of the value on the histogram's axis"""
     repair_at: float | None
+    ends: tuple[float, float] | None = None
+    """of the interval"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +86,20 @@ class PageData:
     """name and value, such as rows, cells, level, flagged cells"""
     columns: tuple[PageColumn, ...]
     rows: tuple[PageRow, ...]
-    """worst first, at most 10,000"""
+    """those with the most suspicious cell first, at most 10,000"""
     details: Mapping[tuple[int, int], CellDetail]
     """the most suspicious cells by (place in rows, place in columns)"""
+    tests: int = 0
+    """cells scored"""
+    fdr: float = 0.05
+    limit: float | None = None
+    """the largest p-value that is flagged; None: none is"""
 
 
-def page_data(f: Findings, names: list[str]) -> PageData:
-    """The page of a table with columns of these names."""
+def page_data(f: Findings, names: list[str], title: str, left_out: Mapping[str, str]) -> PageData:
+    """The page of a table with columns of these names; why some are not audited."""
     facts = {one.name: one for one in f.facts}
-    columns = tuple(_page_column(name, facts.get(name)) for name in names)
+    columns = tuple(_page_column(name, facts.get(name), left_out.get(name, "")) for name in names)
     flagged = int(f.flagged.sum())
     row_at = {row: i for i, row in enumerate(f.rows.tolist())}
     column_at = {name: place for place, name in enumerate(names)}
@@ -101,20 +111,23 @@ def page_data(f: Findings, names: list[str]) -> PageData:
         if row in row_at
     }
     marked = sum(detail.flagged for detail in details.values())
+    rows = f"{len(f.row_scores):,}, counted from 0"
+    if len(f.rows) < len(f.row_scores):
+        rows += f"; only the {len(f.rows):,} most suspicious are on this page"
     about: tuple[tuple[str, str], ...] = (
-        ("rows", f"{len(f.row_scores):,}"),
+        ("rows", rows),
         ("cells scored", f"{f.tests:,}"),
         ("false discovery rate", f"{f.fdr:g}"),
         ("flagged cells", f"{flagged:,}"),
     )
     if marked < flagged:
         about = (*about, ("of these on this page", f"{marked:,}"))
-    return PageData("Audit", about, columns, _page_rows(f, names), details)
+    return PageData(title, about, columns, _page_rows(f, names), details, f.tests, f.fdr, f.limit)
 
 
-def _page_column(name: str, facts: ColumnFacts | None) -> PageColumn:
+def _page_column(name: str, facts: ColumnFacts | None, why: str) -> PageColumn:
     if facts is None:
-        return PageColumn(name, "not audited", None, 0, None)
+        return PageColumn(name, "not audited", None, 0, None, why)
     return PageColumn(name, facts.kind, facts.predictable, facts.flagged, facts.drift)
 
 
@@ -123,7 +136,8 @@ def _page_rows(f: Findings, names: list[str]) -> tuple[PageRow, ...]:
     suspicion = -np.log10(np.maximum(f.picked_p_values[places], MIN_P)) / FULL_COLOUR
     audited = dict(zip(f.names, np.clip(suspicion, 0.0, 1.0).T, strict=True))
     shown = pa.array(places)
-    texts = zip(*(texts_of(f.picked[name].take(shown)) for name in names), strict=True)
+    dates = {one.name for one in f.facts if one.kind == "date"}
+    texts = zip(*(_texts(f.picked[name].take(shown), name in dates) for name in names), strict=True)
     colours = zip(
         *(
             [None if np.isnan(s) else float(s) for s in audited[name]]
@@ -140,27 +154,35 @@ def _page_rows(f: Findings, names: list[str]) -> tuple[PageRow, ...]:
 
 
 def _detail(f: Findings, i: int, value: str | None) -> CellDetail:
-    cells = f.cells
-    edges, masses, at, repair_at = cells.histograms.get(i, ((), (), None, None))
+    cells, is_date = f.cells, f.facts[int(f.places[i, 1])].kind == "date"
+    h = cells.histograms.get(i)
     return CellDetail(
-        value or "",
+        _plain(value, is_date) or "",
         float(f.log_odds[i]),
         float(f.p_values[i]),
         bool(f.flagged[i]),
-        cells.repair[i],
+        _plain(cells.repair[i], is_date),
         cells.confidence[i],
-        cells.lower[i],
-        cells.upper[i],
+        _plain(cells.lower[i], is_date),
+        _plain(cells.upper[i], is_date),
         cells.levels[i] if i < DETAILED else (),
-        edges,
-        masses,
-        at,
-        repair_at,
+        () if h is None else h.edges,
+        () if h is None else h.masses,
+        None if h is None else h.value,
+        None if h is None else h.repair,
+        None if h is None else h.interval,
     )
 
 
-def texts_of(column: pa.ChunkedArray) -> list[str | None]:
+def _plain(text: str | None, is_date: bool) -> str | None:
+    """A date without a time of midnight, and without empty fractions of seconds."""
+    if text is None or not is_date:
+        return text
+    return re.sub(r"( 00:00:00)?\.0+$", "", text)
+
+
+def _texts(column: pa.ChunkedArray, is_date: bool) -> list[str | None]:
     """Cells as text; those of types that no model takes as Python shows them."""
     if is_supported(value_type(column.type)):
-        return as_text(column).to_pylist()
+        return [_plain(text, is_date) for text in as_text(column).to_pylist()]
     return [None if value is None else str(value) for value in column.to_pylist()]

@@ -18,6 +18,7 @@ from varjepa.audit.scoring import CellScorer
 from varjepa.errors import InputError
 from varjepa.estimators.frames import as_kind, frame_kind, like_input
 from varjepa.files import make_folder
+from varjepa.settings import fits, plain
 from varjepa.tables import TableFiles, write_table
 from varjepa.tables.values import as_text, is_text, value_type
 
@@ -34,19 +35,26 @@ class Audit:
         cells: the most suspicious cells, worst first: row (counted from 0), column, value,
             log_odds (of an error against a value that belongs there), p_value, flagged,
             repair, lower and upper (90 % interval of numbers and dates), the three most likely
-            levels of categories with their probabilities, confidence of the repair.
-        rows: of every row: score (mean of −log p of its cells), p_value, and the three columns
-            that say most.
+            levels of categories with their probabilities, and the confidence: the probability
+            that the cell is wrong and the repair right.
+        rows: of every row, in the table's order: score (mean of −log p of its cells), p_value of
+            the score, p_value_1 of its most suspicious cell, by which the page sorts, and the three
+            columns that say most.
         columns: of every column: kind, audited cells, predictable (share of its entropy that the
             others explain), flagged cells, their share, drift against the training rows of a given
             model; why a column is not audited.
         flagged: number of flagged cells.
+        name: of the table, for the page's title; the file's, where it is one.
+
+    Rows are counted from 0. Where a pandas frame has an index of its own, cells, rows and changes
+    have its labels in a column ``index``.
     """
 
     def __init__(
         self, source: pa.Table | TableFiles, given: Any, scorer: CellScorer, findings: Findings
     ) -> None:
         self._source, self._given = source, given
+        self.name = Path(given).name if isinstance(given, str | os.PathLike) else ""
         self._left_out = {n: o.reason for n, o in scorer.left_out.items()}
         self._findings = findings
         self._kind = frame_kind(given)
@@ -60,11 +68,25 @@ class Audit:
 
     # --- frames
 
+    def _labels(self, rows: Integers) -> dict[str, pa.Array]:
+        """The index of a pandas frame, unless it counts the rows as we do."""
+        index = getattr(self._given, "index", None) if self._kind == "pandas" else None
+        if index is None or list(index) == list(range(len(index))):
+            return {}
+        try:
+            labels = pa.array(index)
+        except (pa.ArrowException, TypeError):  # of several types
+            labels = None
+        if labels is None or pa.types.is_nested(labels.type):  # of several levels
+            labels = pa.array([str(label) for label in index], pa.string())
+        return {"index": labels.take(pa.array(rows))}
+
     def _cells(self) -> pa.Table:
         f, cells = self._findings, self._findings.cells
         best = [[*levels, *[(None, None)] * (3 - len(levels))] for levels in cells.levels]
         columns = {
             "row": pa.array(f.places[:, 0]),
+            **self._labels(f.places[:, 0]),
             "column": pa.array([f.names[j] for j in f.places[:, 1]], pa.string()),
             "value": pa.array(f.values(), pa.string()),
             "log_odds": pa.array(f.log_odds),
@@ -85,8 +107,10 @@ class Audit:
         names = np.array([*f.names, None], dtype=object)
         columns = {
             "row": pa.array(np.arange(len(f.row_scores))),
+            **self._labels(np.arange(len(f.row_scores))),
             "score": pa.array(f.row_scores),
             "p_value": pa.array(f.row_p_values),
+            "p_value_1": pa.array(f.worst_p_values),
         }
         for k in range(3):
             columns[f"column_{k + 1}"] = pa.array(names[f.row_cells[:, k]].tolist(), pa.string())
@@ -121,13 +145,21 @@ class Audit:
     # --- repairs
 
     def changes(self, min_confidence: float = 0.5) -> Any:
-        """Flagged cells with a repair of at least this confidence: row, column, value, repair."""
+        """Flagged cells with a repair of at least this confidence: row, column, value, repair.
+
+        At the default, a change is more likely right than not.
+        """
         mask = self._changed(min_confidence)
         cells = self._cells().filter(pa.array(mask))
-        return self._frame(cells.select(["row", "column", "value", "repair", "confidence"]))
+        names = ["row", "index", "column", "value", "repair", "confidence"]
+        return self._frame(cells.select([name for name in names if name in cells.column_names]))
 
     def repaired(self, min_confidence: float = 0.5) -> Any:
-        """The table with the cells of :meth:`changes` repaired; nothing else is touched."""
+        """The table with the cells of :meth:`changes` repaired; nothing else is touched.
+
+        The other flagged cells are left as they are: they may be right, or what they should be is
+        not clear, as with most numbers. They are in ``cells``, with their intervals or levels.
+        """
         if isinstance(self._source, TableFiles):
             raise InputError(
                 f"{self._source.source} is not held in memory; changes() lists what to repair"
@@ -141,8 +173,8 @@ class Audit:
         return like_input(pa.table(columns), self._given)
 
     def _changed(self, min_confidence: float) -> NDArray[np.bool_]:
-        if not 0.0 <= min_confidence <= 1.0:
-            raise InputError(f"min_confidence must be from 0 to 1, not {min_confidence}")
+        if not fits(plain(min_confidence), float) or not 0.0 <= min_confidence <= 1.0:
+            raise InputError(f"min_confidence must be from 0 to 1, not {min_confidence!r}")
         cells = self._findings.cells
         sure = [r is not None and c is not None and c >= min_confidence
                 for r, c in zip(cells.repair, cells.confidence, strict=True)]  # fmt: skip
@@ -170,7 +202,12 @@ class Audit:
 
     def page_data(self) -> PageData:
         """What the page shows."""
-        return page_data(self._findings, list(self._source.schema.names))
+        names, why = (
+            list(self._source.schema.names),
+            dict.fromkeys(self._source.schema.names, "unknown to the model"),
+        )
+        title = f"Audit of {self.name}" if self.name else "Audit"
+        return page_data(self._findings, names, title, why | self._left_out)
 
     def _repr_html_(self) -> str:
         return small_form(self.page_data())

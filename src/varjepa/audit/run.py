@@ -21,14 +21,14 @@ from sklearn.base import clone
 
 from varjepa.audit.findings import ColumnFacts, Findings
 from varjepa.audit.fitting import FitOptions, fit_own
-from varjepa.audit.repairs import describe_cells
+from varjepa.audit.repairs import WrongCells, describe_cells
 from varjepa.audit.result import Audit
 from varjepa.audit.scoring import CellScorer, Scores, joined
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.estimators.fitting import table_files
 from varjepa.metrics.discoveries import MIN_P, ExponentialTail, benjamini_hochberg
-from varjepa.settings import at_least_one
+from varjepa.settings import at_least_one, fits, plain
 from varjepa.tables import Kind, TableFiles, read_table
 from varjepa.tables.messages import TableWarnings
 from varjepa.training.progress import progress
@@ -82,10 +82,10 @@ def audit(
             a VarTJEPA that is not fitted.
         fdr: share of the flagged cells that may be right after all (false discovery rate).
         top: cells that are described at least, flagged or not.
-        column_kinds: as in VarTJEPA, where a model is fitted.
+        column_kinds: as in VarTJEPA, for a new fit only.
         time_limit: seconds for all of it; the fit ends early, with its best checkpoint so far.
         device: "auto", "cpu" or "cuda"; None: the model's own.
-        random_state: seed of the fit; None: that of a VarTJEPA that is not fitted, otherwise 0.
+        random_state: seed of a new fit; None: that of a VarTJEPA that is not fitted, otherwise 0.
         verbose: 1 shows progress.
         folder: where an interrupted audit leaves its fit, and from where the same call continues.
         overwrite: replace a fit in ``folder`` that is of another table or has other settings.
@@ -93,10 +93,10 @@ def audit(
     Missing cells have no score. Identifiers, free text, constant and empty columns are not audited.
     """
     start = time.monotonic()
-    if not 0.0 < fdr < 1.0:
-        raise InputError(f"fdr must be above 0 and below 1, not {fdr}")
-    if time_limit is not None and not time_limit > 0.0:
-        raise InputError(f"time_limit must be above 0 seconds, not {time_limit}")
+    if not fits(plain(fdr), float) or not 0.0 < fdr < 1.0:
+        raise InputError(f"fdr must be above 0 and below 1, not {fdr!r}")
+    if time_limit is not None and not (fits(plain(time_limit), float) and time_limit > 0.0):
+        raise InputError(f"time_limit must be above 0 seconds, not {time_limit!r}")
     at_least_one("top", top)
     if isinstance(model, str | os.PathLike):
         model = VarTJEPA.load(Path(model))
@@ -108,16 +108,19 @@ def audit(
         raise InputError("the table has no rows")
     levels = None
     is_fitted = model is not None and hasattr(model, "model_")
+    for option, given in (("column_kinds", column_kinds), ("random_state", random_state)):
+        if is_fitted and given is not None:
+            raise InputError(f"{option} is for a new fit, and the model given is fitted already")
     if model is None or not is_fitted:
         limit = None if time_limit is None else FIT_SHARE * time_limit
         own = None if folder is None else Path(folder)
-        plain = VarTJEPA(random_state=0) if model is None else clone(model)
+        new = VarTJEPA(random_state=0) if model is None else clone(model)
         if device is not None:
-            plain.set_params(device=device)
+            new.set_params(device=device)
         if random_state is not None:
-            plain.set_params(random_state=random_state)
-        kinds = column_kinds or plain.column_kinds
-        fitted, levels = fit_own(source, FitOptions(plain, kinds, limit, verbose, own, overwrite))
+            new.set_params(random_state=random_state)
+        kinds = column_kinds or new.column_kinds
+        fitted, levels = fit_own(source, FitOptions(new, kinds, limit, verbose, own, overwrite))
     else:
         fitted = model
         if not hasattr(model, "feature_names_in_") and not isinstance(source, TableFiles):
@@ -182,6 +185,8 @@ class _Found:
     facts: list[ColumnFacts]
     row_scores: Floats  # (N,)
     row_cells: NDArray[np.int64]  # (N, 3) columns that say most, −1: none
+    worst_p: Floats  # (N,) of the row's most suspicious cell
+    worst_odds: Floats
     p_values: Floats  # of the most suspicious cells
     odds: Floats
     certain: NDArray[np.bool_]
@@ -218,6 +223,8 @@ class _Sweep:
             self.facts,
             np.zeros(self.rows),
             np.full((self.rows, 3), -1, dtype=np.int64),
+            np.ones(self.rows),
+            np.full(self.rows, -np.inf),
             np.empty(0),
             np.empty(0),
             np.empty(0, dtype=bool),
@@ -235,6 +242,8 @@ class _Sweep:
             best = np.argsort(-evidence, axis=1)[:, :3]
             is_known = np.take_along_axis(evidence, best, 1) >= 0.0
             found.row_cells[here, : best.shape[1]] = np.where(is_known, best, -1)
+            found.worst_p[here] = np.where(known, p, 1.0).min(1, initial=1.0)
+            found.worst_odds[here] = np.where(known, scores.odds, -np.inf).max(1, initial=-np.inf)
             found.tests += int(known.sum())
             for j, facts in enumerate(self.facts):
                 facts.add(scores, j, p[:, j])
@@ -313,22 +322,24 @@ def _pick(
     """Flag, choose what is described, and describe it."""
     # what a rule says is no test: it is flagged, and does not make the limit of others higher
     tested = found.p_values[~found.certain]
-    limit = benjamini_hochberg(tested, fdr, found.tests - int(found.certain.sum()))
-    limit = max(limit, MIN_P)
+    tests = found.tests - int(found.certain.sum())
+    largest = benjamini_hochberg(tested, fdr, tests)
+    limit = max(largest, MIN_P)
     order = np.lexsort((-found.odds, found.p_values))
     flagged = int((found.p_values <= limit).sum())
     order = order[: max(top, flagged)]
     listed, p, odds = found.places[order], found.p_values[order], found.odds[order]
     rows_p = ExponentialTail(found.row_scores, min_scale=1e-9, prior=0).p_values(found.row_scores)
     shown = min(SHOWN_ROWS, max(100, SHOWN_CELLS // max(len(_names(source)), 1)))
-    worst = np.argsort(-found.row_scores, kind="stable")[:shown]
-    by_cell = list(dict.fromkeys(listed[:, 0].tolist()))[:shown]
-    rows = np.array(list(dict.fromkeys([*by_cell, *worst.tolist()]))[:shown], dtype=np.int64)
+    rows = np.lexsort((-found.row_scores, -found.worst_odds, found.worst_p))[:shown]
     wanted = np.unique(np.concatenate([rows, listed[:, 0]]).astype(np.int64))
     picked = take_rows(source, wanted)
     show(1, 1, "describing", f"{len(listed):,} cells")
     scores = joined(found.held).take(wanted) if found.held else scorer.score(picked, found.again)
-    cells = describe_cells(scorer, picked, scores.rows, wanted, listed)
+    certain = found.certain[order]
+    share = max(1, flagged - int(certain.sum())) / max(2, tests)
+    wrong = WrongCells(odds, p, certain, min(share, 0.5))
+    cells = describe_cells(scorer, picked, scores.rows, wanted, listed, wrong)
     for j, facts in enumerate(found.facts):
         facts.flagged = int((listed[:, 1][p <= limit] == j).sum())
     return Findings(
@@ -341,9 +352,11 @@ def _pick(
         row_scores=found.row_scores,
         row_p_values=rows_p,
         row_cells=found.row_cells,
+        worst_p_values=found.worst_p,
         facts=found.facts,
         tests=found.tests,
         fdr=fdr,
+        limit=largest if largest > 0.0 else None,
         rows=rows,
         picked=picked,
         picked_rows=wanted,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +17,10 @@ from varjepa.files import make_folder, only_writer, remove_temporaries
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FILES = ("report.html", "cells.parquet", "rows.parquet", "columns.parquet")
+FILES = (
+    "report.html",
+    *(f"{name}.{end}" for name in ("cells", "rows", "columns") for end in ("parquet", "csv")),
+)
 
 
 def audit(
@@ -33,7 +38,10 @@ def audit(
         Path | None, typer.Option(help="Also write the table with its repairs to this file.")
     ] = None,
     min_confidence: Annotated[
-        float, typer.Option(help="Of a repair, from 0 to 1, for --repaired.", min=0.0, max=1.0)
+        float,
+        typer.Option(
+            help="For --repaired: that a cell is wrong and its repair right.", min=0.0, max=1.0
+        ),
     ] = 0.5,
     leave_out: Annotated[
         list[str] | None, typer.Option(help="A column not to audit; may be repeated.")
@@ -43,7 +51,9 @@ def audit(
         float | None, typer.Option(help="Seconds for all of it; the fit ends early.")
     ] = None,
     device: options.Device = "auto",
-    seed: options.Seed = 0,
+    seed: Annotated[
+        int | None, typer.Option(help="Random seed of the fit. Default: 0.", min=0, max=2**32 - 1)
+    ] = None,
     overwrite: options.Overwrite = False,
     raw_text: options.RawText = False,
 ) -> None:
@@ -57,34 +67,52 @@ def audit(
         raise InputError(f"--out {out} is a file, not a folder")
     if not overwrite and any((out / name).exists() for name in FILES):
         raise InputError(f"{out} holds an audit already; add --overwrite to replace it")
+    for option, given in (("--kind", kind or None), ("--seed", seed)):
+        if model is not None and given is not None:
+            raise InputError(
+                f"{option} is for a new fit, and the model of --model is fitted already"
+            )
     if repaired is not None:
-        options.check_paths(repaired, overwrite, table)
-    make_folder(out)
+        check_repaired(repaired, out, table, overwrite)
 
     import shutil
 
     from varjepa.audit import audit as find
     from varjepa.cli.fit import check_unread
+    from varjepa.estimators import VarTJEPA
     from varjepa.estimators.fitting import table_files
     from varjepa.tables import TableFiles, check_extension, read_table, write_table
+    from varjepa.tables.messages import quoted
 
     if repaired is not None:
         check_extension(repaired)
     source = table_files(table) or options.read_rows(Path(table))
-    check_unread(table, list(source.schema.names), None, leave_out or [])
+    left_out = leave_out or []
+    check_unread(table, list(source.schema.names), None, left_out)
     if isinstance(source, TableFiles):
         if repaired is not None:
             raise InputError("--repaired needs a table that is read at once, not files")
-        rows = source.without(leave_out or [])
+        rows = source.without(left_out)
     else:
-        rows = source.drop_columns(leave_out or [])
+        rows = source.drop_columns(left_out)
+    fitted = None if model is None else VarTJEPA.load(model)
+    for column in [] if fitted is None else fitted.codec_.schema.modelled:
+        if column.name in left_out:
+            raise InputError(
+                f"--leave-out {quoted(column.name)} is for a new fit: the model of --model needs "
+                "this column"
+            )
     unfinished = out / "fit"
-    with only_writer(out):
+    with (
+        new_folder(out),
+        new_folder(out if repaired is None else repaired.parent),
+        only_writer(out),
+    ):
         remove_temporaries(out)
         try:
             found = find(
                 rows,
-                model,
+                fitted,
                 fdr=fdr,
                 top=top,
                 column_kinds=options.parse_kinds(kind) or None,
@@ -97,13 +125,48 @@ def audit(
             )
         except KeyboardInterrupt as stop:
             raise Interrupted("interrupted; the same command continues") from stop
+        except InputError:
+            if not any((unfinished / name).exists() for name in ("checkpoints", "model")):
+                shutil.rmtree(unfinished, ignore_errors=True)  # nothing to continue from
+            raise
+        found.name = Path(table).name
         found.save(out, raw_text)
         if repaired is not None:
             new = read_table(found.repaired(min_confidence))
             write_table(_joined(source, new), repaired, raw_text)
-            console.print(f"repaired table: {repaired}", soft_wrap=True)
+            done = len(read_table(found.changes(min_confidence)))
+            console.print(
+                f"repaired table: {repaired}; {done:,} of {found.flagged:,} flagged cells "
+                f"repaired, {found.flagged - done:,} left: no repair is sure enough",
+                soft_wrap=True,
+            )
         shutil.rmtree(unfinished, ignore_errors=True)
     console.print(f"{found}\nreport: {out / 'report.html'}", soft_wrap=True)
+
+
+def check_repaired(path: Path, out: Path, table: str, overwrite: bool) -> None:
+    """Refuse a file for the repaired table that is something else already."""
+    if path.is_dir():
+        raise InputError(f"--repaired {path} is a folder, not a file")
+    full, folder = path.resolve(), out.resolve()
+    if full in [folder / name for name in FILES] or folder / "fit" in full.parents:
+        raise InputError(f"--repaired {path} is a file of the audit itself; give another name")
+    source = Path(table)
+    if not overwrite and source.is_file() and path.exists() and path.samefile(source):
+        raise InputError(f"--repaired {path} is an input; add --overwrite to replace it")
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[None]:
+    """The folder and its parents; what was not there before is removed again if it stays empty."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    make_folder(folder)
+    try:
+        yield
+    finally:
+        for path in made:
+            with suppress(OSError):
+                path.rmdir()
 
 
 def _joined(source: Any, new: pa.Table) -> pa.Table:

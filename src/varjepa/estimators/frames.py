@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from varjepa.errors import InputError
-from varjepa.tables import TableCodec, read_table
+from varjepa.tables import TableCodec, TableFiles, read_table
 from varjepa.tables.messages import listed, quoted, shortened, suggestion
 
 
@@ -69,7 +69,7 @@ def refuse_too_little(codec: TableCodec, rows: int) -> None:
 
 def frame_kind(X: Any) -> str:
     """Which library X belongs to: "numpy", "pyarrow", "pandas", "polars", …; Arrow where none."""
-    if isinstance(X, str | os.PathLike | Mapping | pa.Table | pa.RecordBatch):
+    if isinstance(X, str | os.PathLike | Mapping | pa.Table | pa.RecordBatch | TableFiles):
         return "pyarrow"
     if not _has_names(X):
         return "numpy"

@@ -43,7 +43,8 @@ function number(value) {
 }
 
 const count = (value) => value.toLocaleString("en");
-const percent = (share) => (share === null ? "–" : share > 0.995 && share < 1 ? "> 99 %" : `${Math.round(100 * share)} %`);
+/** Never 100 % or 0 % of what is a little less or more. */
+const percent = (share) => (share === null ? "–" : share >= 0.995 && share < 1 ? "> 99 %" : share > 0 && share < 0.005 ? "< 1 %" : `${Math.round(100 * share)} %`);
 
 /** The number that a formatted text stands for, or NaN. */
 const parse = (value) => (value === null || value.trim() === "" ? NaN : Number(value.replace(/[,\u2009\u202f]/g, "").replace("−", "-")));
@@ -126,8 +127,16 @@ function cellLine(name, value, heat, click) {
 
 // --- distributions
 
-/** A number's histogram with marks at its value and repair, and the interval as a band. */
-function histogram({ edges, masses, value, repair, interval, isNumber }) {
+/** Milliseconds since 1970 as a date, with its time where a chart is that narrow. */
+function date(at, range) {
+  const found = new Date(at);
+  if (Number.isNaN(found.getTime())) return "";
+  const words = found.toISOString().replace("T", " ");
+  return range < 3 * 86_400_000 ? words.slice(0, -8) : words.slice(0, -14);
+}
+
+/** A number's or date's histogram with marks at its value and repair, and the interval as a band. */
+function histogram({ edges, masses, value, repair, interval, isDate }) {
   const bins = masses.map((mass, i) => ({ mass, from: edges[i], to: edges[i + 1] })).filter((b) => b.mass !== null && b.from !== null && b.to > b.from);
   if (!bins.length) return null;
   const [low, high] = domain(bins, [value?.at, repair?.at]);
@@ -152,13 +161,13 @@ function histogram({ edges, masses, value, repair, interval, isNumber }) {
     marks.push(svg("line", { class: `mark ${name}`, x1: at, x2: at, y1: head - 4, y2: height - foot + 4 }));
     // two labels side by side would run into each other
     const crowded = name === "value" && repair?.at != null && Math.abs(at - x(repair.at)) < 62;
-    marks.push(svg("text", { class: `mark ${name}`, x: at, y: crowded ? 6 : head - 8, "text-anchor": anchor }, label));
+    marks.push(svg("text", { class: `mark ${name}`, x: at, y: crowded ? -2 : head - 8, "text-anchor": anchor }, label));
   }
-  if (isNumber)
-    for (const [v, anchor] of [[low, "start"], [(low + high) / 2, "middle"], [high, "end"]])
-      marks.push(svg("text", { class: "tick", x: x(v), y: height - 6, "text-anchor": anchor }, number(v)));
-  const label = `Distribution of the cell given the others${isNumber ? `, from ${number(low)} to ${number(high)}` : ""}`;
-  return svg("svg", { class: "chart", viewBox: `0 -8 ${width} ${height + 8}`, role: "img", "aria-label": label }, marks);
+  const words = (v) => (isDate ? date(v, high - low) : number(v));
+  for (const [v, anchor] of [[low, "start"], [(low + high) / 2, "middle"], [high, "end"]])
+    marks.push(svg("text", { class: "tick", x: x(v), y: height - 6, "text-anchor": anchor }, words(v)));
+  const label = `Distribution of the cell given the others, from ${words(low)} to ${words(high)}`;
+  return svg("svg", { class: "chart", viewBox: `0 -12 ${width} ${height + 12}`, role: "img", "aria-label": label }, marks);
 }
 
 /** The bins that hold all but a thousandth of the mass, and marks that are not far from them. */
@@ -186,7 +195,7 @@ function levelBars(levels, value, repair) {
     const role = level === value ? "value" : level === repair ? "repair" : null;
     const bar = el("i", {});
     bar.style.width = `${100 * (share ?? 0)}%`;
-    return el("li", { class: role }, el("span", { class: "level" }, text(level), role && el("em", {}, role)), el("span", { class: "share" }, share === null ? "not likely" : share < 0.005 ? "< 1 %" : percent(share)), el("span", { class: "bar" }, bar));
+    return el("li", { class: role }, el("span", { class: "level" }, text(level), role && el("em", {}, role)), el("span", { class: "share" }, share === null ? "not likely" : percent(share)), el("span", { class: "bar" }, bar));
   });
   if (rest > 0.005) lines.push(el("li", { class: "rest" }, el("span", { class: "level" }, "other levels"), el("span", { class: "share" }, percent(rest))));
   return el("ul", { class: "levels" }, lines);

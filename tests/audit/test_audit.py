@@ -189,6 +189,17 @@ def test_default_repairs_leave_what_is_rare_and_genuine() -> None:
         assert (fixed.loc[row, "weight"] != frame.loc[row, "weight"]) == is_repaired
 
 
+def test_default_repairs_do_not_take_a_far_number_for_the_usual_one() -> None:
+    frame = draw(600, seed=2).assign(extra=0)
+    frame.loc[5::20, "extra"] = 400 + 10 * np.arange(30)
+    frame.loc[7, "extra"] = 15_500
+    audit = varjepa.audit(frame, small(VarTJEPA, **SMALL))
+    assert audit.cells.loc[0, ["row", "column", "flagged", "repair"]].tolist() == [
+        7, "extra", True, "0",
+    ]  # fmt: skip
+    assert audit.repaired()["extra"].equals(frame["extra"])
+
+
 def test_a_rare_error_is_less_probable() -> None:
     odds, p, rule = np.array([6.0, 6.0, 0.0]), np.array([1e-5, 1e-5, 1.0]), np.array([0, 0, 1]) > 0
     rare, often = (repairs.WrongCells(odds, p, rule, share) for share in (1e-4, 1e-2))

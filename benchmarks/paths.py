@@ -43,7 +43,7 @@ class Path:
     """A way to compute a step."""
 
     has_kernels: bool = False
-    """whether fast paths are taken: torch's attention on a CPU, Triton's kernels on a GPU"""
+    """whether fast paths are taken; on short rows only a GPU has one, Triton's kernels"""
     compiled: str | None = None
     """mode of torch.compile, for every block of the transformers"""
     stepper: type[Stepper] = Stepper
@@ -55,8 +55,6 @@ CPU_PATHS = {
     "rows over cores": Path(has_kernels=True, threads=2),
     "one thread": Path(has_kernels=True, threads=1),
     "torch's own threads": Path(has_kernels=True),
-    "plain attention, rows over cores": Path(threads=2),
-    "plain attention, one thread": Path(threads=1),
     "compiled, one thread": Path(compiled="default", threads=1),
     "compiled with autotuning, one thread": Path(compiled="max-autotune-no-cudagraphs", threads=1),
 }

@@ -28,7 +28,7 @@ def test_versions_device_and_kernels(capsys: Captured) -> None:
     assert found["varjepa"] == __version__
     assert found["torch"] == torch.__version__
     assert found["pyarrow"] == version("pyarrow")
-    assert found["attend_by_torch"].startswith("yes")
+    assert found["attend_long"].startswith("yes")
     assert "device" in found
 
 

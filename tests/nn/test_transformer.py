@@ -1,7 +1,7 @@
 """Claims about the transformer.
 
-1. Attention by torch's kernel is the attention of the reference, values and gradients, masked or
-   not, for all queries and for the last few; with heads padded to what a GPU wants too.
+1. A transformer with torch's attention kernel is the reference, values and gradients, masked or
+   not, for all tokens and for the last few; with heads padded to what a GPU wants too.
 2. The transformer's gradients agree with finite differences.
 3. A transformer asked for its last tokens gives what it gives for all of them.
 4. Without gradients a row's result is the same to the last bit, wherever it stands in its block.
@@ -12,13 +12,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from varjepa.nn.kernels import attend_by_torch, reference_only
+from varjepa.nn import kernels
+from varjepa.nn.kernels import attend_long, reference_only
 from varjepa.nn.transformer import Transformer
 
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("keep", [2, 4])
-def test_the_reference(masked: bool, keep: int) -> None:
+def test_the_reference(masked: bool, keep: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "LONG_SEQUENCE", 1)
     torch.manual_seed(0)
     net = Transformer(8, depth=2, heads=2, ff=12).double()
     tokens = torch.randn(5, 4, 8, dtype=torch.float64, requires_grad=True)
@@ -63,5 +65,5 @@ def test_long_sequences_with_padded_heads_are_attention(masked: bool) -> None:
         bias = bias.masked_fill(~valid[:, None, None, :], -1e300)
     expected = (q @ k.transpose(-1, -2) / 2.0 + bias).softmax(-1) @ v  # √4
     for multiple in (1, 8):
-        found = attend_by_torch(q, k, v, bias if masked else None, multiple)
+        found = attend_long(q, k, v, bias if masked else None, multiple)
         torch.testing.assert_close(found, expected)

@@ -215,8 +215,9 @@ def test_what_is_wrong_with_rows_is_one_sentence(
     process = start_embed(model, source, tmp_path / "out", *options, **on(cluster))
     code, _, error = finished(process)
     assert code == 2
-    assert error.startswith(f"varjepa: {source}: column 'count' holds 'many'")
-    assert len(error.splitlines()) == 1
+    *progress, sentence = error.splitlines()
+    assert sentence.startswith(f"varjepa: {source}: column 'count' holds 'many'")
+    assert all(line.startswith("embedding, ") for line in progress)  # on a busy machine
     assert not (tmp_path / "out" / ".varjepa.lock").exists()
 
 

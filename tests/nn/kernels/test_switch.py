@@ -1,7 +1,7 @@
 """Claims about the one switch of the fast paths.
 
-1. On a CPU attention is torch's own, with and without gradients, in pooling too; on a GPU only for
-   long sequences.
+1. On a CPU long sequences take ``attend_long``, with and without gradients, in pooling too; short
+   ones take the reference.
 2. Inside of ``reference_only`` no fast path is taken; afterwards they are, even after an error.
 """
 
@@ -22,13 +22,13 @@ from varjepa.nn.transformer import Transformer
 def taken(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Names of the fast paths that were taken."""
     names: set[str] = set()
-    path = kernels.attend_by_torch
+    path = kernels.attend_long
 
     def recorded(*arguments: Any, **options: Any) -> Any:
-        names.add("attend_by_torch")
+        names.add("attend_long")
         return path(*arguments, **options)
 
-    monkeypatch.setattr(kernels, "attend_by_torch", recorded)
+    monkeypatch.setattr(kernels, "attend_long", recorded)
     return names
 
 
@@ -49,14 +49,7 @@ def test_on_a_cpu(
 ) -> None:
     with torch.set_grad_enabled(gradients):
         use(length)
-    assert taken == {"attend_by_torch"}
-
-
-@pytest.mark.parametrize("length", [5, kernels.LONG_SEQUENCE])
-def test_on_another_device(length: int, taken: set[str]) -> None:
-    q, k = (torch.empty(1, 2, n, 4, device="meta") for n in (3, length))
-    result = kernels.attend_fast(q, k, k, None)
-    assert (result is None) == (length < kernels.LONG_SEQUENCE)
+    assert taken == ({"attend_long"} if length == kernels.LONG_SEQUENCE else set())
 
 
 @pytest.mark.parametrize("gradients", [True, False])
@@ -68,5 +61,5 @@ def test_the_reference_alone(gradients: bool, taken: set[str]) -> None:
                 pool(length)
             raise KeyError
         assert taken == set()
-        run()
+        run(kernels.LONG_SEQUENCE)
     assert taken

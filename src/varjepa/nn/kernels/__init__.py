@@ -9,8 +9,7 @@ path                 when
 ===================  =========================================================================
 ``fused_block``      a whole transformer on a GPU under autocast: Triton installed, width 16, 32
                      or 64, at most 64 tokens a row (``can_fuse``)
-``attend_by_torch``  attention by torch's own fused kernel: on a CPU; on a GPU over
-                     ``LONG_SEQUENCE`` keys or more
+``attend_long``      attention over ``LONG_SEQUENCE`` keys or more: torch's own fused kernel
 reference            everything else
 ===================  =========================================================================
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from varjepa.nn.transformer import Transformer
 
 LONG_SEQUENCE = 128
-"""From here on torch's fused attention wins on a GPU; below, its tiles are mostly padding."""
+"""From here on torch's fused attention kernel wins; below, its tiles are mostly padding."""
 
 _is_enabled = True
 
@@ -50,15 +49,16 @@ def reference_only() -> Iterator[None]:
 
 def describe_kernels(device: torch.device) -> dict[str, str]:
     """Which fast paths a device can take, in words; the reference takes what is left."""
+    long = {"attend_long": f"yes, from {LONG_SEQUENCE} tokens a row"}
     if device.type == "cpu":
-        return {"attend_by_torch": "yes"}
+        return long
     from varjepa.nn.kernels.fused_block import WIDTHS, why_not_fused
 
     reason = why_not_fused(device)
     widths = ", ".join(map(str, sorted(WIDTHS)))
     return {
         "fused_block": f"no: {reason}" if reason else f"yes, under autocast, of width {widths}",
-        "attend_by_torch": f"yes, from {LONG_SEQUENCE} tokens a row",
+        **long,
     }
 
 
@@ -67,10 +67,9 @@ def attend_fast(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor 
 
     Shape: as ``attend``; ``bias (B, 1, 1, T)``.
     """
-    on_cpu = q.device.type == "cpu"
-    if not _is_enabled or not (on_cpu or k.shape[-2] >= LONG_SEQUENCE):
+    if not _is_enabled or k.shape[-2] < LONG_SEQUENCE:
         return None
-    return attend_by_torch(q, k, v, bias, multiple=1 if on_cpu else 8)
+    return attend_long(q, k, v, bias, multiple=1 if q.device.type == "cpu" else 8)
 
 
 def transform_fast(
@@ -86,7 +85,7 @@ def transform_fast(
     return fused_transformer(tokens, valid, net, torch.get_autocast_dtype("cuda"))[:, -keep:]
 
 
-def attend_by_torch(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, multiple: int) -> Tensor:
+def attend_long(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, multiple: int) -> Tensor:
     """Attention by torch's kernel, whose memory does not grow with S · T.
 
     On a GPU it wants heads of a multiple of 8 numbers and would otherwise be replaced by one whose

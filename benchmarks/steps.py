@@ -184,7 +184,7 @@ def flops_by_operator(workload: Workload) -> dict[Any, float]:
     sizes = draw_mask_sizes(small.model.shape.features, workload.masks, streams.sizes)
     draw = draw_step(objective, rows, None, sizes, workload.masks.targets, streams.numbers)
     with FlopCounterMode(display=False, custom_mapping=_CPU_ATTENTION) as counter:
-        losses = objective.losses(small.rows, draw.masks, draw.noise, torch.ones(3))
+        losses = objective.losses(small.rows, draw, torch.ones(3))
         losses.descended.mean().backward()
     by_operator = counter.get_flop_counts()["Global"]
     return {name: count * len(workload.rows) / rows for name, count in by_operator.items()}

@@ -324,6 +324,7 @@ FIRST_VERSION: Mapping[str, Any] = {
     "context_share": (0.1, 0.9), "target_share": (0.1, 0.6), "targets": 2,
     "alpha_rec": 0.1, "alpha_gen": 1.0,
     "alpha_kl_sx": 1e-4, "alpha_kl_z": 1e-6, "alpha_kl_sy": 1e-2, "alpha_prediction": 0.0,
+    "elbo_every": 1, "learning_rate": 1e-3,
     "optimiser": "adamw", "max_norm": None, "schedule": "cosine", "weight_decay": 0.0,
     "validate_every": 4, "patience": 5, "warm_up_share": 0.1, "anneal_share": (0.2, 0.2, 0.2),
     "scaling": "min_max",

@@ -32,7 +32,7 @@ def term_figures(estimator: Any, frame: Any) -> dict[str, dict[str, float]]:
     sizes_of, norms = {}, {}
     for place, name in enumerate(loss.names):
         with torch.enable_grad():
-            each = loss.losses(w, draw.masks, draw.noise, torch.ones(3)).recorded[place]
+            each = loss.losses(w, draw, torch.ones(3)).recorded[place]
             value = weights[name] * each.mean()
             gradients = torch.autograd.grad(value, learned, allow_unused=True)
         sizes_of[name] = abs(float(value.detach()))

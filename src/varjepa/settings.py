@@ -193,6 +193,9 @@ class Objective(MaskSettings):
     """smallest and largest share of the columns in a target; "rest": all that the context leaves"""
     targets: int = 1
     """target views per row and step (K; the paper has 4)"""
+    elbo_every: int = 4
+    """one row in so many of a batch is in the ELBO, and counts so many times; the prediction of
+    values learns from all rows. 1: every row, as in the paper"""
     alpha_rec: float = 0.1
     """weight of −log p(x | s_x)"""
     alpha_gen: float = 0.5

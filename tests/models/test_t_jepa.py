@@ -26,7 +26,7 @@ from varjepa.nn.layers import TableShape
 from varjepa.randomness import seeded_weights
 from varjepa.settings import PointArchitecture, PointObjective
 from varjepa.tables.codec import EncodedTable
-from varjepa.training.losses import TJepaLoss
+from varjepa.training.losses import Draw, TJepaLoss
 
 MOMENTUM = PointObjective().momentum
 SMALL = PointArchitecture(
@@ -201,7 +201,7 @@ def test_a_step_reads_nothing_back() -> None:
         type(thing)(*(getattr(thing, field.name).to("meta") for field in fields(thing)))
         for thing in (rows, masks)
     )
-    step = TJepaLoss(model, PointObjective()).losses(w, m, None, torch.ones(3, device="meta"))
+    step = TJepaLoss(model, PointObjective()).losses(w, Draw(m, None), torch.ones(3, device="meta"))
     step.descended.mean().backward()
     model.follow(torch.zeros((), device="meta"), MOMENTUM)
     assert step.loss.shape == (12,)

@@ -22,7 +22,7 @@ from varjepa.settings import MaskSettings, Objective
 from varjepa.tables.codec import EncodedTable
 from varjepa.training.cuda_graphs import CapturedStepper, PaddedStepper, bucket_for
 from varjepa.training.loop import HeldOutLoss
-from varjepa.training.losses import VarTJepaLoss
+from varjepa.training.losses import Draw, VarTJepaLoss
 from varjepa.training.step import Stepper
 from varjepa.variational.model import LatentNoise
 
@@ -52,7 +52,7 @@ def test_padding_changes_no_term_and_no_gradient(missing: bool) -> None:
     for masks, s_x in ((exact, noise.s_x), (padded, more)):
         model.zero_grad()
         drawn = LatentNoise(s_x, noise.z, noise.s_y)
-        losses = objective.losses(rows, masks, drawn, torch.ones(3))
+        losses = objective.losses(rows, Draw(masks, drawn), torch.ones(3))
         losses.descended.mean().backward()
         found.append((losses, [p.grad.clone() for p in model.parameters() if p.grad is not None]))
     (plain, gradients), (filled, others) = found

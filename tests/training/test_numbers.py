@@ -29,16 +29,14 @@ from torch import Tensor
 from paper.settings import first_version
 from tests.training.test_checkpoints import t_jepa, var_t_jepa
 from tests.training.test_loop import SETTINGS, SHAPE, SMALL, run, table
-from varjepa.models.masking import FeatureMasks
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.randomness import seeded_weights
 from varjepa.settings import Architecture, EncoderSettings, Objective, field_names
 from varjepa.tables.codec import EncodedTable
 from varjepa.training.cuda_graphs import PaddedStepper
 from varjepa.training.loop import HeldOutLoss, TrainingResult, train
-from varjepa.training.losses import Loss, StepLosses, VarTJepaLoss
+from varjepa.training.losses import Draw, Loss, StepLosses, VarTJepaLoss
 from varjepa.training.step import LARGEST, StepGuard, Stepper
-from varjepa.variational.model import LatentNoise
 
 Poison = Callable[[Tensor], Tensor]
 KINDS: dict[str, Poison] = {
@@ -70,13 +68,11 @@ class Poisoned:
         self.inner = copy(self.inner)
         self.inner.model = model
 
-    def losses(
-        self, w: EncodedTable, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
-    ) -> StepLosses:
+    def losses(self, w: EncodedTable, draw: Draw, ramps: Tensor) -> StepLosses:
         if self.model.training and self.chance.random() < self.share:
             self.poisoned += 1
             w = EncodedTable(self.chance.choice(self.poisons)(w.num), w.cat, w.observed)
-        losses: StepLosses = self.inner.losses(w, masks, noise, ramps)
+        losses: StepLosses = self.inner.losses(w, draw, ramps)
         return losses
 
 

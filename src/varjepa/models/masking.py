@@ -28,6 +28,14 @@ class FeatureMasks:
     target: Tensor  # (B, K, M_trg) feature indices
     target_valid: Tensor | None  # (B, K, M_trg) bool
 
+    def rows(self, here: slice) -> FeatureMasks:
+        """Those of some rows."""
+        context_valid, target_valid = (
+            None if valid is None else valid[here]
+            for valid in (self.context_valid, self.target_valid)
+        )
+        return FeatureMasks(self.context[here], context_valid, self.target[here], target_valid)
+
     def first_view(self) -> FeatureMasks:
         """The same context with the first target only."""
         valid = None if self.target_valid is None else self.target_valid[:, :1]

@@ -383,6 +383,9 @@ class Imputer(nn.Module):
 # --- The whole model.
 
 
+ALL_ROWS = slice(None)
+
+
 @dataclass(frozen=True, slots=True)
 class LatentPath:
     """One pass through q and the predictor: posteriors with the samples taken from them."""
@@ -394,6 +397,13 @@ class LatentPath:
     q_s_w: DiagonalGaussian  # (B, D, d)
     s_w: Tensor
     p_s_y: DiagonalGaussian  # (B, K, M_trg, d)
+
+    def of_targets(self, rows: slice) -> LatentPath:
+        """The rows whose targets were encoded, where those are not all."""
+        if rows == ALL_ROWS:
+            return self
+        q_s_x, q_z, p_s_y = (q.rows(rows) for q in (self.q_s_x, self.q_z, self.p_s_y))
+        return LatentPath(q_s_x, self.s_x[rows], q_z, self.z[rows], self.q_s_w, self.s_w, p_s_y)
 
 
 class VarTJepa(nn.Module):
@@ -412,15 +422,22 @@ class VarTJepa(nn.Module):
         self.imputer = Imputer(shape, settings) if settings.imputer_depth else None
 
     def forward(
-        self, w: EncodedTable, masks: FeatureMasks, noise: LatentNoise | None
+        self,
+        w: EncodedTable,
+        masks: FeatureMasks,
+        noise: LatentNoise | None,
+        targets: slice = ALL_ROWS,
     ) -> LatentPath:
-        """Algorithm 1's forward pass. ``noise`` None takes every latent at its mean."""
+        """Algorithm 1's forward pass. ``noise`` None takes every latent at its mean.
+
+        Only of the rows ``targets`` are the targets encoded: the path has their q_s_w and s_w.
+        """
         q_s_x = self.q_s_x(w, masks)
         s_x = sample(q_s_x, noise.s_x if noise else None)
         q_z = self.q_z(s_x, masks)
         z = sample(q_z, noise.z if noise else None)
-        q_s_w = self.q_s_w(s_x, z, w, masks)
-        s_w = sample(q_s_w, noise.s_y if noise else None)
+        q_s_w = self.q_s_w(s_x[targets], z[targets], w.take(targets), masks.rows(targets))
+        s_w = sample(q_s_w, noise.s_y[targets] if noise else None)
         p_s_y = self.p_s_y(s_x, z, masks)
         return LatentPath(q_s_x, s_x, q_z, z, q_s_w, s_w, p_s_y)
 

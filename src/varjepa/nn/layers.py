@@ -326,7 +326,7 @@ class AttentionPooling(nn.Module):
         k, v = kv.permute(2, 0, 3, 1, 4)  # (B, H, S, d_head) each
         q = self.queries.view(1, -1, self.heads, width // self.heads).transpose(1, 2)
         mixed = attend(q.expand(rows, -1, -1, -1), k, v, valid)  # (B, H, pooled, d_head)
-        return self.project_out(mixed.transpose(1, 2).reshape(rows, -1, width))
+        return self.project_out(mixed.transpose(1, 2).reshape(rows, len(self.queries), width))
 
 
 def mean_over(cells: Tensor, valid: Tensor | None) -> Tensor:

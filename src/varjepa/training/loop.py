@@ -316,7 +316,7 @@ class HeldOutLoss(Selection):
             mine = self.world.own_slice(len(part))
             if mine.start < mine.stop:
                 draw, w = draw.rows(mine), part.take(mine)
-                total += float(loss.losses(w, draw.masks, draw.noise, final).loss.sum())
+                total += float(loss.losses(w, draw, final).loss.sum())
         return -self.world.sum_number(total) / len(self.rows)
 
 

@@ -11,13 +11,15 @@ from torch import Tensor
 from varjepa.models.inference import embed_in_blocks
 from varjepa.models.masking import FeatureMasks
 from varjepa.models.t_jepa import TJepa, embed_points_in_blocks
-from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
+from varjepa.models.var_t_jepa import ALL_ROWS, VarTJepa, draw_latent_noise
 from varjepa.nn.layers import TableShape
 from varjepa.settings import MaskSettings, Objective, PointObjective
 from varjepa.tables.codec import EncodedTable
 from varjepa.variational.diagnostics import ACTIVE_VARIANCE
 from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
 from varjepa.variational.model import LatentNoise
+
+TERMS = tuple(field.name for field in fields(ElboTerms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +31,60 @@ class StepLosses:
     recorded: tuple[Tensor, ...]  # (B,) each, in the order of the loss's names
 
 
+@dataclass(frozen=True, slots=True)
+class ElboRows:
+    """Which rows of a batch are in the ELBO: every so many, each counting for the others too."""
+
+    every: int = 1
+    first: int = 0
+    """place of the first of them"""
+    weight: Tensor | float = 1.0
+    """how many rows each of them stands for"""
+
+    @classmethod
+    def of_batch(cls, every: int, shares: Tensor) -> ElboRows:
+        """``shares (B,)`` are the rows' shares of the batch's mean."""
+        return cls() if every == 1 else cls(every, 0, 1.0 / shares[::every].sum())
+
+    @property
+    def rows(self) -> slice:
+        return ALL_ROWS if self.every == 1 else slice(self.first, None, self.every)
+
+    def after(self, start: int) -> ElboRows:
+        """Of the rows from ``start`` on."""
+        return replace(self, first=(self.first - start) % self.every)
+
+    def spread(self, values: Tensor, rows: int) -> Tensor:
+        """Their values at their places among all rows, 0 elsewhere.  # → (rows,)"""
+        if self.every == 1:
+            return values
+        everywhere = values.new_zeros(rows)
+        everywhere[self.rows] = self.weight * values
+        return everywhere
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Everything random about one step, and which of its rows are in the ELBO."""
+
+    masks: FeatureMasks
+    noise: LatentNoise | None
+    elbo: ElboRows = ElboRows()
+
+    def rows(self, here: slice) -> Draw:
+        """The part of some of the batch's rows."""
+        noise = None if self.noise is None else self.noise.rows(here)
+        return Draw(self.masks.rows(here), noise, self.elbo.after(here.start or 0))
+
+
 class Loss(ABC):
     """A model together with its loss. It draws no random number but in ``draw_noise``."""
 
     model: VarTJepa | TJepa
     names: tuple[str, ...]
     """what the history records besides the loss"""
+    elbo_every = 1
+    """one row in so many of a batch is in the ELBO"""
     active_variance: float
     """variance across rows above which a dimension of an embedding is active"""
     masks: MaskSettings
@@ -49,9 +99,7 @@ class Loss(ABC):
         return None
 
     @abstractmethod
-    def losses(
-        self, w: EncodedTable, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
-    ) -> StepLosses:
+    def losses(self, w: EncodedTable, draw: Draw, ramps: Tensor) -> StepLosses:
         """The losses of a batch; ``ramps (3,)`` anneals the KL terms."""
 
     def after_step(self, progress: Tensor | float) -> None:  # noqa: B027 - most have nothing to do
@@ -74,26 +122,29 @@ class VarTJepaLoss(Loss):
     def __init__(self, model: VarTJepa, objective: Objective) -> None:
         self.model, self.masks, self.imputer_kl = model, objective, objective.imputer_kl
         self.weights, self.alpha_prediction = elbo_weights(objective), objective.alpha_prediction
+        self.elbo_every = objective.elbo_every
         prediction = ("prediction",) if self.alpha_prediction else ()
         imputation = () if model.imputer is None else ("imputation",)
-        self.names = (*(field.name for field in fields(ElboTerms)), *prediction, *imputation)
+        self.names = (*TERMS, *prediction, *imputation)
 
     def draw_noise(self, rows: int, m_ctx: int, generator: torch.Generator) -> LatentNoise:
         return draw_latent_noise(self.model, rows, m_ctx, generator)
 
-    def losses(
-        self, w: EncodedTable, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
-    ) -> StepLosses:
-        path = self.model(w, masks, noise)
-        terms = self.model.terms(w, masks, path)
-        loss = weighted_loss(annealed(terms, ramps), self.weights)
-        each = tuple(getattr(terms, field.name) for field in fields(terms))
+    def losses(self, w: EncodedTable, draw: Draw, ramps: Tensor) -> StepLosses:
+        rows, elbo = len(w), draw.elbo
+        path = self.model(w, draw.masks, draw.noise, elbo.rows)
+        part, masks = path.of_targets(elbo.rows), draw.masks.rows(elbo.rows)
+        some = w.take(elbo.rows)
+        terms = self.model.terms(some, masks, part)
+        each = tuple(elbo.spread(getattr(terms, name), rows) for name in TERMS)
+        loss = weighted_loss(annealed(ElboTerms(*each), ramps), self.weights)
         if self.alpha_prediction:
-            prediction = self.model.prediction_loss(w, masks, path.p_s_y)
+            prediction = self.model.prediction_loss(w, draw.masks, path.p_s_y)
             loss, each = loss + self.alpha_prediction * prediction, (*each, prediction)
         if self.model.imputer is None:
             return StepLosses(loss, loss, each)
-        imputation = self.model.imputation_loss(w, masks, path, self.imputer_kl)
+        imputation = self.model.imputation_loss(some, masks, part, self.imputer_kl)
+        imputation = elbo.spread(imputation, rows)
         return StepLosses(loss, loss + imputation, (*each, imputation))
 
     def embed(self, rows: EncodedTable) -> Tensor:
@@ -129,9 +180,8 @@ class TJepaLoss(Loss):
     def __init__(self, model: TJepa, objective: PointObjective) -> None:
         self.model, self.masks, self.momentum = model, objective, objective.momentum
 
-    def losses(
-        self, w: EncodedTable, masks: FeatureMasks, noise: LatentNoise | None, ramps: Tensor
-    ) -> StepLosses:
+    def losses(self, w: EncodedTable, draw: Draw, ramps: Tensor) -> StepLosses:
+        masks = draw.masks
         s_w = self.model.s_w(w)[:, -self.shape.features :]  # (B, D, d)
         loss = self.model.distance(self.model(w, masks), s_w, masks)
         scale = s_w.norm(dim=-1).mean(-1)

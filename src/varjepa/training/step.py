@@ -11,21 +11,20 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from copy import copy
-from dataclasses import dataclass, fields
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from varjepa.models.masking import FeatureMasks, draw_mask_sizes, draw_masks
+from varjepa.models.masking import draw_mask_sizes, draw_masks
 from varjepa.nn.row_threads import RowThreads, one_thread, slices_of
 from varjepa.randomness import generator_for
 from varjepa.settings import Training
 from varjepa.tables.codec import EncodedTable
-from varjepa.training.losses import Loss
+from varjepa.training.losses import Draw, ElboRows, Loss
 from varjepa.training.optimiser import AveragedModel, Optimiser
 from varjepa.training.processes import ALONE, World
-from varjepa.variational.model import LatentNoise
 
 # --- the rows of an epoch
 
@@ -80,23 +79,6 @@ class Streams:
         return cls(generator_for(seed, "row order"), generator_for(seed, "mask sizes"), numbers)
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """Everything random about one step."""
-
-    masks: FeatureMasks
-    noise: LatentNoise | None
-
-    def rows(self, here: slice) -> Draw:
-        """The part of some of the batch's rows."""
-        return Draw(
-            FeatureMasks(*(_part(getattr(self.masks, f.name), here) for f in fields(FeatureMasks))),
-            None
-            if self.noise is None
-            else LatentNoise(*(getattr(self.noise, f.name)[here] for f in fields(LatentNoise))),
-        )
-
-
 def draw_step(
     loss: Loss,
     rows: int,
@@ -105,14 +87,17 @@ def draw_step(
     targets: int,
     numbers: torch.Generator,
     bucket: tuple[int, int] | None = None,
+    shares: Tensor | None = None,
 ) -> Draw:
-    """Draw one step's masks and noise; for ``bucket`` see :func:`draw_masks`."""
+    """Draw one step's masks and noise; for ``bucket`` see :func:`draw_masks`.
+
+    ``shares (B,)`` are the rows' shares of the batch's mean, by default equal ones.
+    """
     masks = draw_masks(rows, loss.shape.features, observed, sizes, targets, numbers, bucket)
-    return Draw(masks, loss.draw_noise(rows, masks.context.shape[1], numbers))
-
-
-def _part(index: Tensor | None, here: slice) -> Any:
-    return None if index is None else index[here]
+    noise = loss.draw_noise(rows, masks.context.shape[1], numbers)
+    if shares is None:
+        shares = equal_shares(rows, numbers.device)
+    return Draw(masks, noise, ElboRows.of_batch(loss.elbo_every, shares))
 
 
 # --- Steps that are skipped: the loss or gradient is not finite, or far out of proportion. Adam
@@ -304,7 +289,7 @@ class Stepper:
             draw = draw_step(
                 loss, 1, row.observed, sizes, loss.masks.targets, generator_for(0, "forecast")
             )
-            losses = loss.losses(row, draw.masks, draw.noise, torch.ones(3))
+            losses = loss.losses(row, draw, torch.ones(3))
             torch.autograd.grad(losses.descended.sum(), self.parameters, allow_unused=True)
             seconds = time.perf_counter() - begun
         return seconds * self.batch / self.threads.cores
@@ -331,19 +316,19 @@ class Stepper:
     def _descend(self, inputs: StepInputs) -> None:
         loss = self.loss
         batch = self.rows.take(inputs.index)
-        mine, share = own_rows(inputs, self.world)
+        shares = batch_shares(inputs)
+        mine, share = own_rows(shares, self.world)
         draw = draw_step(
             loss, len(batch), batch.observed, inputs.sizes, loss.masks.targets,
-            self.streams.numbers, inputs.bucket,
+            self.streams.numbers, inputs.bucket, shares,
         ).rows(mine)  # fmt: skip
         w = batch.take(mine)
 
         def work(here: slice) -> tuple[Tensor, Tensor]:
             """The loss of some rows, as their part of the batch's mean, and what is recorded."""
-            part = draw.rows(here)
             # autocast belongs to a thread
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.in_bfloat16):
-                losses = loss.losses(w.take(here), part.masks, part.noise, inputs.ramps)
+                losses = loss.losses(w.take(here), draw.rows(here), inputs.ramps)
             recorded = torch.stack([losses.loss, *losses.recorded]).detach()  # (T, rows)
             return (losses.descended * share[here]).sum(), recorded
 
@@ -437,24 +422,28 @@ class Stepper:
         return bool(self.tally.bad_in_a_row >= limit)
 
 
-def own_rows(inputs: StepInputs, world: World) -> tuple[slice, Tensor]:
+def own_rows(shares: Tensor, world: World) -> tuple[slice, Tensor]:
     """Rows of the batch that this process computes, and their shares of the batch's mean.
 
     If there are fewer rows than processes, it may be the last row with a share of 0: every process
     needs gradients.
     """
-    share = batch_shares(inputs)
-    mine = world.own_slice(len(share))
+    mine = world.own_slice(len(shares))
     if mine.start == mine.stop:
-        return slice(len(share) - 1, len(share)), torch.zeros_like(share[-1:])
-    return mine, share[mine]
+        return slice(len(shares) - 1, len(shares)), torch.zeros_like(shares[-1:])
+    return mine, shares[mine]
 
 
 def batch_shares(inputs: StepInputs) -> Tensor:
     """Each row's share of the batch's mean.  # (B,)"""
     if inputs.share is None:
-        return torch.full(inputs.index.shape, 1.0 / len(inputs.index), device=inputs.index.device)
+        return equal_shares(len(inputs.index), inputs.index.device)
     return inputs.share / inputs.share.sum()
+
+
+def equal_shares(rows: int, device: torch.device) -> Tensor:
+    """Every row's share of their mean.  # (rows,)"""
+    return torch.full((rows,), 1.0 / rows, device=device)
 
 
 def _below(prefix: str, saved: Mapping[str, Tensor]) -> dict[str, Tensor]:

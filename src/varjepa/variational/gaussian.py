@@ -94,6 +94,10 @@ class DiagonalGaussian:
     def std(self) -> Tensor:
         return (0.5 * self.log_var).exp()
 
+    def rows(self, here: slice) -> DiagonalGaussian:
+        """Those of some rows, which are the first axis."""
+        return DiagonalGaussian(self.mean[here], self.log_var[here])
+
     def at_noise(self, noise: Tensor) -> Tensor:
         """The reparameterised sample mean + std · noise, for noise drawn elsewhere."""
         return self.mean + self.std * noise

@@ -80,7 +80,7 @@ def transform_fast(
         return None
     from varjepa.nn.kernels.fused_block import can_fuse, fused_transformer  # needs Triton
 
-    if not can_fuse(tokens, net):
+    if not len(tokens) or not can_fuse(tokens, net):
         return None
     return fused_transformer(tokens, valid, net, torch.get_autocast_dtype("cuda"))[:, -keep:]
 

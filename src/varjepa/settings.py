@@ -235,7 +235,7 @@ class Training(Settings):
     """Optimisation, length, and how validation rows pick the checkpoint."""
 
     epochs: int | Literal["auto"] = "auto"
-    """maximum number of epochs; "auto": about 2,400 steps. Of a streamed
+    """maximum number of epochs; "auto": about 1,600 steps. Of a streamed
     table an epoch is a window of its rows, and the next epoch continues from there"""
     max_steps: int | None = None
     """maximum number of optimiser steps, whatever ``epochs`` says; None: no limit"""
@@ -245,15 +245,16 @@ class Training(Settings):
     batch_size: int | Literal["auto"] = "auto"
     """rows per step; "auto": an eighth of the training rows, within 32 to 256"""
     optimiser: Literal["muon", "adamw"] = "muon"
-    """"muon": Muon for the transformers' matrices and AdamW for everything else"""
-    learning_rate: float = 1e-3
+    """"muon": Muon for the matrices of linear maps and AdamW for everything else"""
+    learning_rate: float = 3e-3
     """peak rate of AdamW; Muon's is twice that"""
     max_norm: float | None = 1.0
     """largest norm of a step's gradient, to which a larger one is scaled; None: no limit"""
     schedule: Literal["average", "cosine"] = "average"
-    """after a linear warm-up. "average": a constant rate, and the weights used are a running
-    average, so that no length has to be known beforehand; "cosine": falls to 0 at the last step"""
-    warm_up_share: float = 0.05
+    """after a linear warm-up. "average": from step 60 on the rate falls as 1 / √step, and the
+    weights used are a running average, so that no length has to be known beforehand; "cosine":
+    falls to 0 at the last step"""
+    warm_up_share: float = 0.01
     """share of the training in which the rate rises"""
     anneal_share: tuple[float, float, float] = (0.1, 0.1, 0.1)
     """shares of the training in which the KL weights of s_x, z and s_y rise"""
@@ -314,7 +315,7 @@ class Training(Settings):
         return min(self.epochs, self.max_steps / math.ceil(rows / self.batch_size))
 
 
-AUTO_STEPS = 2400
+AUTO_STEPS = 1600
 """Optimiser steps that ``epochs="auto"`` aims at."""
 
 VALIDATION_STEPS = 50
@@ -330,7 +331,9 @@ class PointTraining(Training):
     batch_size: int | Literal["auto"] = "auto"
     """rows per step; "auto": a twentieth of the training rows, within 32 to 512"""
     optimiser: Literal["muon", "adamw"] = "adamw"
-    """"muon": Muon for the transformers' matrices and AdamW for everything else"""
+    """"muon": Muon for the matrices of linear maps and AdamW for everything else"""
+    learning_rate: float = 1e-3
+    """peak rate of AdamW"""
     max_norm: float | None = None
     """largest norm of a step's gradient, to which a larger one is scaled; None: no limit"""
     schedule: Literal["average", "cosine"] = "cosine"

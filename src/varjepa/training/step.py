@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from varjepa.randomness import generator_for
 from varjepa.settings import Training
 from varjepa.tables.codec import EncodedTable
 from varjepa.training.losses import Draw, ElboRows, Loss
-from varjepa.training.optimiser import AveragedModel, Optimiser
+from varjepa.training.optimiser import AveragedModel, MapWork, Optimiser
 from varjepa.training.processes import ALONE, World
 
 # --- the rows of an epoch
@@ -256,7 +256,7 @@ class Stepper:
         rate = o.learning_rate * (
             warm_up_cosine(step, warm_up, self.total)
             if o.schedule == "cosine"
-            else min(1.0, (step + 1) / (warm_up + 1))
+            else warm_up_falling(step, warm_up)
         )
         sx, z, sy = (share * epochs * per_epoch for share in o.anneal_share)
         return rate, kl_factors(step, (sx, z, sy))
@@ -333,7 +333,7 @@ class Stepper:
             return (losses.descended * share[here]).sum(), recorded
 
         self.optimiser.zero_grad()
-        run: Callable[..., Iterable[None]] = map
+        over_cores: MapWork | None = None
         if self.threads is None:
             total, recorded = work(slice(0, len(w)))
             total.backward()
@@ -341,7 +341,7 @@ class Stepper:
             slices = slices_of(len(w), loss.shape.features)
             recorded = torch.cat(self.threads.backward(work, slices, self.parameters), dim=-1)
             if len(slices) > 1:  # a smaller step would mostly wait for the other threads
-                run = self.threads.map
+                over_cores = self.threads.map
         self.row_loss.zero_()[mine] = recorded[0]
         means = (recorded * share).sum(-1)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
@@ -350,7 +350,7 @@ class Stepper:
         bad = self.guard.refuses(means[0], norm)
         if self.settings.max_norm is not None:  # so that no batch with outliers rules the moments
             torch._foreach_mul_(gradients, (self.settings.max_norm / (norm + 1e-6)).clamp_max(1.0))
-        self.optimiser.step(inputs.rate, bad, run)
+        self.optimiser.step(inputs.rate, bad, over_cores)
         if self.average is not None:
             self.average.add()
         loss.after_step(inputs.progress)
@@ -479,6 +479,16 @@ def kl_factors(step: int, durations: tuple[float, float, float]) -> tuple[float,
     """
     sx, z, sy = (1.0 if t <= 0 else min((step + 1) / t, 1.0) for t in durations)
     return sx, z, sy
+
+
+FALL_FROM = 60
+"""Steps from which the rate of the schedule "average" falls."""
+
+
+def warm_up_falling(step: int, warm_up: float) -> float:
+    """Factor on the learning rate: linear over the warm-up, later as 1 / √step, without an end."""
+    rising = min(1.0, (step + 1) / (warm_up + 1))
+    return min(rising, math.sqrt(FALL_FROM / (step + 1)))
 
 
 def warm_up_cosine(step: int, warm_up: float, total: int) -> float:

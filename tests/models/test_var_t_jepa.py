@@ -10,6 +10,7 @@
 8. The imputer learns from the rest of the model, and the rest learns nothing from it.
 9. Predictions of values see no target: a target's cell changes its own likelihood and no other, and
    no gradient of a predicted distribution reaches it. Cells that nobody asks for count nothing.
+10. Latents of the complete row learn a number's value, and nothing from its bins.
 
 2, 4, 6, 7 and 9 hold for numbers in bins and for Gaussian ones.
 """
@@ -187,6 +188,30 @@ def test_terms_equal_loops(missing: bool) -> None:
         for name, parts in (("rec", rec), ("gen", gen), ("kl_sx", kl_sx), ("kl_sy", kl_sy)):
             expected = torch.stack(parts).mean() if parts else torch.tensor(0.0).double()
             torch.testing.assert_close(getattr(terms, name)[row], expected)
+
+
+def test_latents_of_the_row_learn_nothing_from_bins_and_their_heads_learn_all() -> None:
+    model, rows = build(settings=BINS), some_rows()
+    masks, noise = draw(model, rows)
+    walk = model(rows, masks, noise)
+    gen = model.terms(rows, masks, walk).gen.sum()
+    decoder = model.target_decoder
+    assert decoder.bins is not None
+    full = decoder(walk.s_w).nll(rows).mean(-1).sum()
+    torch.testing.assert_close(gen, full)  # the same value, another gradient
+    without = full - decoder(walk.s_w).bin_nll(rows).sum() / 6
+    ours, theirs, others = (
+        torch.autograd.grad(loss, walk.s_w, retain_graph=True)[0] for loss in (gen, without, full)
+    )
+    torch.testing.assert_close(ours, theirs)
+    assert not torch.allclose(ours, others)
+    heads = list(decoder.bins.parameters())
+    for mine, whole in zip(
+        torch.autograd.grad(gen, heads, retain_graph=True),
+        torch.autograd.grad(full, heads),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, whole)
 
 
 @both_kinds

@@ -178,11 +178,16 @@ class Decoder(nn.Module):
         # log(e^free + e^floor), without a constant that would have to be copied to a GPU each time
         return self.min_log_var + softplus(free - self.min_log_var)
 
-    def forward(self, s: Tensor, frozen: bool = False) -> CellDistributions:
-        """A distribution for every feature; frozen heads get no gradient.  # (B, D, d)"""
+    def forward(
+        self, s: Tensor, frozen: bool = False, bins_teach: bool = True
+    ) -> CellDistributions:
+        """A distribution for every feature.  # (B, D, d)
+
+        Frozen heads get no gradient; without ``bins_teach``, latents get none from heads of bins.
+        """
         means = at_least_float32(self.heads.means(s, frozen))
         log_probs = self.heads.log_probs(s, frozen)
-        of_bins = None if self.bins is None else self.bins(s)
+        of_bins = None if self.bins is None else self.bins(s if bins_teach else s.detach())
         return CellDistributions(means, self.log_var, log_probs, self.bins, of_bins)
 
 
@@ -445,10 +450,14 @@ class VarTJepa(nn.Module):
         """The five terms of Appendix A.3.1, one value per row.
 
         Means over features run over observed cells: a missing cell is in no term.
+
+        Bins are names without order. A latent of the complete row that learned to tell them apart
+        would put 253 as far from 254 as from 0, and rows would differ most by which exact values
+        they have; so it learns from the value alone, and the heads of bins from it.
         """
         n_cls = self.settings.n_cls
         rec = self.context_decoder.nll_of_context(path.s_x[:, n_cls:], w, masks)  # (B, M_ctx)
-        gen = self.target_decoder(path.s_w).nll(w)  # (B, D)
+        gen = self.target_decoder(path.s_w, bins_teach=False).nll(w)  # (B, D)
         kl_sx = path.q_s_x.kl_to_standard()  # (B, N_CLS + M_ctx)
         kl_sy = at_features(path.q_s_w, masks.target).kl_to(path.p_s_y)  # (B, K, M_trg)
         return ElboTerms(

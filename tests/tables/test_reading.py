@@ -76,6 +76,10 @@ def test_impossible_arrays(array: Any, reason: str) -> None:
         read_table(array)
 
 
+def test_single_values_by_name_are_one_row() -> None:
+    assert read_table({"a": 5, "b": "x", "c": None}).to_pylist() == [{"a": 5, "b": "x", "c": None}]
+
+
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_csv_details(tmp_path: Path, mark: bytes) -> None:
     path = tmp_path / "t.csv"

@@ -194,6 +194,9 @@ def _describe_dates(column: Column, number: NumericFeature, parts: list[str]) ->
     low, high = (_date(end, column) for end in (scaler.low, scaler.high))
     if low == high:
         return ColumnDescription(column.name, "datetime", low, missing)
+    days = low.split(" ")[0], high.split(" ")[0]
+    if days[0] != days[1]:  # with times of day, the end would not fit on the line
+        low, high = days
     values = f"{low} to {high}" + "".join(f", {part}" for part in parts)
     return ColumnDescription(column.name, "datetime", values, missing)
 

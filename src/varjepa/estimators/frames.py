@@ -159,7 +159,7 @@ def fill_missing(table: pa.Table, values: pa.Table, codec: TableCodec) -> pa.Tab
             continue
         column, other = _one_type(table[name], values[name], name)
         plain = pc.if_else(pa.array(missing), other, column)
-        filled[name] = _as_dictionary(plain, table[name], values[name])
+        filled[name] = as_dictionary(plain, table[name], values[name])
         if values[name].null_count:
             empty.append(name)
     for names, why in (
@@ -171,7 +171,7 @@ def fill_missing(table: pa.Table, values: pa.Table, codec: TableCodec) -> pa.Tab
     return pa.table(filled)
 
 
-def _as_dictionary(
+def as_dictionary(
     filled: pa.ChunkedArray, like: pa.ChunkedArray, values: pa.ChunkedArray
 ) -> pa.ChunkedArray:
     """A dictionary again where the column was one, unless there are too many values for it.

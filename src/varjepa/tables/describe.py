@@ -23,7 +23,7 @@ from varjepa.tables.columns import (
 )
 from varjepa.tables.messages import collect_warnings, joined, quoted, shortened
 from varjepa.tables.reading import read_table
-from varjepa.tables.values import ELAPSED, Instants, is_span, value_type
+from varjepa.tables.values import ELAPSED, Instants, is_span, shown_text, value_type
 
 WIDTH = 80
 """Letters of a line at most."""
@@ -218,7 +218,7 @@ def _date(value: Any, column: Column) -> str:
     assert column.unit is not None
     count, is_there = np.array([value], dtype=np.int64), np.ones(1, dtype=bool)
     date = restore_instants(Instants(count, is_there, column.unit), column.type)
-    return str(date.cast(pa.string())[0])
+    return str(shown_text(pa.chunked_array([date]))[0])
 
 
 def _number(value: Any, column: Column) -> str:

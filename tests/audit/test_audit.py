@@ -51,6 +51,7 @@ from tests.audit.conftest import SMALL, draw
 from tests.small import fit_small, small, use_as_defaults
 from varjepa import VarTJEPA
 from varjepa.audit import page_data, repairs, run
+from varjepa.audit.result import _replaced
 from varjepa.audit.run import p_values
 from varjepa.audit.scoring import CellScorer, ModelView
 from varjepa.errors import InputError
@@ -377,6 +378,15 @@ def test_all_blocks_have_the_same_passes(
     seen.clear()
     varjepa.audit(draw(300, seed=2), model, time_limit=limit, top=5)
     assert set(seen[-8:]) == {limit == 40.0}
+
+
+def test_a_repaired_category_keeps_the_order_of_its_levels() -> None:
+    levels = pa.array(["low", "middle", "high"])
+    codes = pa.array([2, 0, 1], pa.int8())
+    column = pa.chunked_array([pa.DictionaryArray.from_arrays(codes, levels, ordered=True)])
+    new = _replaced(column, {0: pa.scalar("middle")})
+    assert (new.type, new.to_pylist()) == (column.type, ["middle", "low", "middle"])
+    assert new.chunk(0).dictionary.equals(levels)
 
 
 def test_without_a_model_and_continued(

@@ -1,7 +1,7 @@
 """Claims about how wide the default networks are, and about rows that are drawn to be held.
 
 0. Networks that nobody asked for are half as wide up to 2,000 training rows. A saved model keeps
-   its width, and an architecture that was given is used as it is.
+   its width, and an architecture that was given is used as it is. Infinite values are said once.
 
 Of a table in files, the rows to be held:
 
@@ -52,6 +52,15 @@ def test_an_architecture_is_used_as_it_is() -> None:
         warnings.simplefilter("ignore")
         model = VarTJEPA(Architecture(), training=Training(max_steps=1), random_state=0).fit(X)
     assert model.transform(X).shape == (60, 2 * 128)
+
+
+def test_infinite_values_are_said_once() -> None:
+    X = pa.table({"a": [*np.arange(58.0), np.inf, -np.inf], "b": np.arange(60.0) % 7})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        VarTJEPA(training=Training(max_steps=1), random_state=0).fit(X)
+    said = [str(warning.message) for warning in caught if "missing" in str(warning.message)]
+    assert said == ["treated as missing: infinite values, in 'a' (2)"]
 
 
 @pytest.fixture

@@ -139,3 +139,31 @@ def test_arrow_dictionaries_stay_dictionaries() -> None:
     filled = fill_missing(table, values, TableCodec.fit(table))
     assert filled.schema == table.schema
     assert filled["c"].to_pylist() == ["a", "b", "b"]
+
+
+def test_ordered_levels_keep_their_order() -> None:
+    kind = pa.dictionary(pa.int8(), pa.large_string(), ordered=True)
+
+    def column(codes: list[int | None], levels: list[str]) -> pa.Array:
+        texts = pa.array(levels, pa.large_string())
+        return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), texts, ordered=True)
+
+    table = pa.table({"c": column([2, None, 0, 1], ["low", "middle", "high"])})
+    values = pa.table({"c": column([0, 1, 1, 1], ["high", "low", "middle"])})
+    codec = TableCodec.fit(table)
+    filled = fill_missing(table, values, codec)["c"]
+    assert filled.type == kind
+    assert filled.to_pylist() == ["high", "low", "low", "middle"]
+    assert filled.chunk(0).dictionary.to_pylist() == ["low", "middle", "high"]
+    nothing = pa.table({"c": pa.nulls(4, kind)})
+    drawn = fill_missing(nothing, values, codec)["c"]
+    assert drawn.to_pylist() == ["high", "low", "low", "low"]
+    assert drawn.chunk(0).dictionary.to_pylist() == ["high", "low", "middle"]
+    assert not drawn.type.ordered  # the order of the levels is not known here
+
+
+def test_a_missing_boolean_is_not_false() -> None:
+    frame = pd.DataFrame({"flag": [True, False, True]})
+    predicted = like_input(pa.table({"flag": [None, False, None]}), frame)
+    assert predicted["flag"].isna().tolist() == [True, False, True]
+    assert like_input(pa.table({"flag": [True, False, True]}), frame)["flag"].dtype == bool

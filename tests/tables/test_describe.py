@@ -46,6 +46,17 @@ def mixed() -> pa.Table:
     )
 
 
+def test_both_ends_of_a_range_of_time_are_legible() -> None:
+    hour = 3_600_000_000
+    for zone in (None, "Europe/Berlin"):
+        kind = pa.timestamp("us", zone)
+        table = {"days": [0, 70, 1000], "hours": [1, 2, 3]}
+        times = pa.table({n: pa.array([t * hour for t in ts], kind) for n, ts in table.items()})
+        found = {column.name: column.values for column in describe_table(times).columns}
+        assert found["days"].startswith("1970-01-01 to 1970-02-11")
+        assert found["hours"].startswith("1970-01-01 0")
+
+
 def test_every_column_is_described() -> None:
     description = describe_table(mixed())
     assert [column.name for column in description.columns] == mixed().column_names

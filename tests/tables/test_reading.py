@@ -76,6 +76,10 @@ def test_impossible_arrays(array: Any, reason: str) -> None:
         read_table(array)
 
 
+def test_single_values_by_name_are_one_row() -> None:
+    assert read_table({"a": 5, "b": "x", "c": None}).to_pylist() == [{"a": 5, "b": "x", "c": None}]
+
+
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_csv_details(tmp_path: Path, mark: bytes) -> None:
     path = tmp_path / "t.csv"
@@ -254,6 +258,19 @@ def test_numbers_with_a_decimal_comma(tmp_path: Path) -> None:
     assert pa.concat_tables(streamed.blocks(["a", "b", "c"], 1)).equals(table)
     path.write_text("a;b\n1.5;2,5\n")
     assert read_table(path).to_pydict() == {"a": [1.5], "b": ["2,5"]}
+    path.write_text("a;version\n1,5;2.5\n2,5e-3;x\n")
+    assert read_table(path).to_pydict() == {"a": [1.5, 0.0025], "version": ["2.5", "x"]}
+
+
+def test_a_name_may_hold_the_usual_separator(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("price, net;town;n\n1,5;Ulm;3\n2,5;Rom;4\n")
+    table = read_table(path)
+    assert table.to_pydict() == {"price, net": [1.5, 2.5], "town": ["Ulm", "Rom"], "n": [3, 4]}
+    (streamed,) = find_tables(path)
+    assert pa.concat_tables(streamed.blocks(table.column_names, 1)).equals(table)
+    path.write_text("price, net;town\n2;Ulm\n")
+    assert read_table(path).column_names == ["price, net", "town"]
 
 
 def test_one_column_with_other_separators_stays_one(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 1. Every supported type, under every scaling; wide decimals and floats to within rounding.
 2. Any type can be treated as categories, text as dates, booleans as numbers, and still comes back.
 3. Values outside the training range, on request, stay within what the type can hold.
+4. Cells are shown to people in their own zone, without empty parts.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from varjepa.tables import SCALINGS, Scaling, TableCodec
+from varjepa.tables.values import shown_text
 
 TYPED = {
     "i8": pa.array([-3, None, 120], pa.int8()),
@@ -96,3 +98,21 @@ def test_unclipped_values_stay_within_their_type(name: str) -> None:
     decoded = codec.decode(np.array([[2.0], [-1.0]]).repeat(width, 1), np.zeros((2, 0)), clip=False)
     assert decoded[name].null_count == 0
     assert decoded[name].type == TYPED[name].type
+
+
+def test_cells_are_shown_without_empty_parts() -> None:
+    def shown(values: list[int | None], kind: pa.DataType) -> list[str | None]:
+        texts: list[str | None] = shown_text(pa.chunked_array([pa.array(values, kind)])).to_pylist()
+        return texts
+
+    day, second = 86_400_000_000, 1_000_000
+    assert shown([0, None, day], pa.timestamp("us")) == ["1970-01-01", None, "1970-01-02"]
+    assert shown([second, 1], pa.timestamp("us")) == [
+        "1970-01-01 00:00:01",
+        "1970-01-01 00:00:00.000001",
+    ]
+    assert shown([0], pa.timestamp("us", "Asia/Tokyo")) == ["1970-01-01 09:00:00+0900"]
+    assert shown([0], pa.timestamp("us", "Nowhere/At_all")) == ["1970-01-01"]
+    assert shown([8 * 3600], pa.time32("s")) == ["08:00:00"]
+    assert shown([90 * second, None], pa.duration("us")) == ["0:01:30", None]
+    assert shown([1, None], pa.int64()) == ["1", None]

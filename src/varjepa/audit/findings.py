@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from varjepa.audit.repairs import CellDescriptions
 from varjepa.audit.scoring import CellScorer, Scores
-from varjepa.tables.values import as_text
+from varjepa.tables.values import shown_text
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -127,7 +127,7 @@ class Findings:
     def values(self) -> list[str | None]:
         """Text of the listed cells."""
         places = np.searchsorted(self.picked_rows, self.places[:, 0])
-        texts = {name: as_text(self.picked[name]) for name in self.names}
+        texts = {name: shown_text(self.picked[name]) for name in self.names}
         return [
             texts[self.names[j]][int(i)].as_py()
             for i, j in zip(places, self.places[:, 1], strict=True)

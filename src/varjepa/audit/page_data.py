@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,7 +11,7 @@ import pyarrow as pa
 from varjepa.audit.findings import ColumnFacts, Findings
 from varjepa.audit.repairs import DETAILED
 from varjepa.metrics.discoveries import MIN_P
-from varjepa.tables.values import as_text, is_supported, value_type
+from varjepa.tables.values import is_supported, shown_text, value_type
 
 MOST_DETAILS = 20_000
 """Flagged cells that the page marks, with their repairs."""
@@ -136,8 +135,7 @@ def _page_rows(f: Findings, names: list[str]) -> tuple[PageRow, ...]:
     suspicion = -np.log10(np.maximum(f.picked_p_values[places], MIN_P)) / FULL_COLOUR
     audited = dict(zip(f.names, np.clip(suspicion, 0.0, 1.0).T, strict=True))
     shown = pa.array(places)
-    dates = {one.name for one in f.facts if one.kind == "date"}
-    texts = zip(*(_texts(f.picked[name].take(shown), name in dates) for name in names), strict=True)
+    texts = zip(*(_texts(f.picked[name].take(shown)) for name in names), strict=True)
     colours = zip(
         *(
             [None if np.isnan(s) else float(s) for s in audited[name]]
@@ -154,17 +152,17 @@ def _page_rows(f: Findings, names: list[str]) -> tuple[PageRow, ...]:
 
 
 def _detail(f: Findings, i: int, value: str | None) -> CellDetail:
-    cells, is_date = f.cells, f.facts[int(f.places[i, 1])].kind == "date"
+    cells = f.cells
     h = cells.histograms.get(i)
     return CellDetail(
-        _plain(value, is_date) or "",
+        value or "",
         float(f.log_odds[i]),
         float(f.p_values[i]),
         bool(f.flagged[i]),
-        _plain(cells.repair[i], is_date),
+        cells.repair[i],
         cells.confidence[i],
-        _plain(cells.lower[i], is_date),
-        _plain(cells.upper[i], is_date),
+        cells.lower[i],
+        cells.upper[i],
         cells.levels[i] if i < DETAILED else (),
         () if h is None else h.edges,
         () if h is None else h.masses,
@@ -174,15 +172,9 @@ def _detail(f: Findings, i: int, value: str | None) -> CellDetail:
     )
 
 
-def _plain(text: str | None, is_date: bool) -> str | None:
-    """A date without a time of midnight, and without empty fractions of seconds."""
-    if text is None or not is_date:
-        return text
-    return re.sub(r"( 00:00:00)?\.0+$", "", text)
-
-
-def _texts(column: pa.ChunkedArray, is_date: bool) -> list[str | None]:
+def _texts(column: pa.ChunkedArray) -> list[str | None]:
     """Cells as text; those of types that no model takes as Python shows them."""
     if is_supported(value_type(column.type)):
-        return [_plain(text, is_date) for text in as_text(column).to_pylist()]
+        texts: list[str | None] = shown_text(column).to_pylist()
+        return texts
     return [None if value is None else str(value) for value in column.to_pylist()]

@@ -23,7 +23,7 @@ from varjepa.audit.text import OTHER_CAUSE, plain_number
 from varjepa.estimators.cells import decode_values
 from varjepa.tables.codec import EncodedTable
 from varjepa.tables.columns import category_text, read_parts
-from varjepa.tables.values import NANOSECONDS, as_text, is_text, value_type
+from varjepa.tables.values import NANOSECONDS, is_text, shown_text, value_type
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -152,7 +152,7 @@ class _Description:
         )
         for j in np.unique(columns):
             name, mine = self.scorer.names[j], columns == j
-            texts = [as_text(t[name]).to_pylist() for t in (best, lower, upper)]
+            texts = [shown_text(t[name]).to_pylist() for t in (best, lower, upper)]
             for i, place in zip(listed[mine], places[mine], strict=True):
                 if self.found.confidence[i] is None and name in self.scorer.places:
                     continue  # there is no other level

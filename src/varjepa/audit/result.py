@@ -16,7 +16,7 @@ from varjepa.audit.page import small_form, write_page
 from varjepa.audit.page_data import PageData, page_data
 from varjepa.audit.scoring import CellScorer
 from varjepa.errors import InputError
-from varjepa.estimators.frames import as_kind, frame_kind, like_input
+from varjepa.estimators.frames import as_dictionary, as_kind, frame_kind, like_input
 from varjepa.files import make_folder
 from varjepa.settings import fits, plain
 from varjepa.tables import TableFiles, write_table
@@ -231,6 +231,4 @@ def _replaced(column: pa.ChunkedArray, repairs: dict[int, pa.Scalar]) -> pa.Chun
     index = np.arange(len(column))
     index[list(repairs)] = len(column) + np.arange(len(repairs))
     filled = pa.chunked_array([*plain.chunks, *new], kind).take(pa.array(index))
-    if pa.types.is_dictionary(column.type):
-        return filled.dictionary_encode().cast(column.type)
-    return filled
+    return as_dictionary(filled, column, column)

@@ -86,6 +86,7 @@ from varjepa.tables.codec_json import (
     whole_text,
 )
 from varjepa.tables.describe import TableDescription, describe_codec
+from varjepa.tables.messages import TableWarnings, collect_warnings
 from varjepa.tables.streaming import TableFiles
 from varjepa.training.checkpoints import Checkpoint, Checkpoints, Record
 from varjepa.training.loop import CollapseReport, train
@@ -324,7 +325,9 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         refuse_too_little(codec, table.num_rows)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         description = describe_codec(codec, table.num_rows) if self.verbose > 1 else None
-        rows = self._rows(codec.encode(table))
+        with collect_warnings() as collected:
+            rows = self._rows(codec.encode(table))
+        TableWarnings(unseen=collected.unseen).warn(stacklevel=3)  # infinite: said by the codec
         return TrainingData(codec, rows, None, y, description=description)
 
     def _read_files(self, files: TableFiles, y: ArrayLike | None) -> TrainingData:

@@ -20,6 +20,7 @@ from sklearn.utils.validation import validate_data
 from varjepa.errors import InputError
 from varjepa.tables import TableCodec, TableFiles, read_table
 from varjepa.tables.messages import listed, quoted, shortened, suggestion
+from varjepa.tables.values import value_type
 
 
 def to_arrow(estimator: BaseEstimator, X: Any, reset: bool) -> pa.Table:
@@ -85,7 +86,7 @@ def like_input(table: pa.Table, X: Any, with_types: bool = True) -> Any:
     native = nw.to_native(X, pass_through=True)
     if nw.dependencies.is_pandas_dataframe(native):
         known = {str(name): kind for name, kind in native.dtypes.items()} if with_types else {}
-        frame = frame.assign(**_typed_columns(frame, known, lambda column, to: column.astype(to)))
+        frame = frame.assign(**_typed_columns(frame, known, _pandas_cast))
         if len(native) == len(frame):
             frame.index = native.index
     elif nw.dependencies.is_polars_dataframe(native) or nw.dependencies.is_polars_lazyframe(native):
@@ -107,6 +108,14 @@ def _typed_columns(
         with suppress(Exception):  # every library has its own; the values matter more than the type
             typed[name] = cast(column, _with_levels(kind, column))
     return typed
+
+
+def _pandas_cast(column: Any, kind: Any) -> Any:
+    """A pandas column of another type; one with missing cells is no numpy boolean.
+
+    pandas would make them False. Other types that cannot hold them are refused by pandas.
+    """
+    return column if kind == np.dtype(bool) and column.hasnans else column.astype(kind)
 
 
 def _with_levels(kind: Any, column: Any) -> Any:
@@ -149,7 +158,8 @@ def fill_missing(table: pa.Table, values: pa.Table, codec: TableCodec) -> pa.Tab
             not_modelled += [] if missing.all() else [name]
             continue
         column, other = _one_type(table[name], values[name], name)
-        filled[name] = _as_dictionary(pc.if_else(pa.array(missing), other, column), table[name])
+        plain = pc.if_else(pa.array(missing), other, column)
+        filled[name] = as_dictionary(plain, table[name], values[name])
         if values[name].null_count:
             empty.append(name)
     for names, why in (
@@ -161,13 +171,33 @@ def fill_missing(table: pa.Table, values: pa.Table, codec: TableCodec) -> pa.Tab
     return pa.table(filled)
 
 
-def _as_dictionary(filled: pa.ChunkedArray, like: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A dictionary again where the column was one, unless there are too many values for it."""
-    if not pa.types.is_dictionary(like.type):
+def as_dictionary(
+    filled: pa.ChunkedArray, like: pa.ChunkedArray, values: pa.ChunkedArray
+) -> pa.ChunkedArray:
+    """A dictionary again where the column was one, unless there are too many values for it.
+
+    Its levels keep their order, and new ones come last. A column that has none, as of rows to draw,
+    gets the levels of ``values``, which are sorted: it is not ordered.
+    """
+    kind = like.type
+    if not pa.types.is_dictionary(kind):
         return filled
     with suppress(pa.ArrowException):
-        return filled.dictionary_encode().cast(like.type)
+        own = _levels(like)
+        known = own if len(own) else _levels(values)
+        new = filled.filter(pc.invert(pc.is_in(filled, value_set=known))).drop_null().unique()
+        levels = pa.concat_arrays([known, new])
+        codes = pc.index_in(filled, value_set=levels).combine_chunks().cast(kind.index_type)
+        is_ordered = kind.ordered and len(own) > 0
+        return pa.chunked_array([pa.DictionaryArray.from_arrays(codes, levels, ordered=is_ordered)])
     return filled
+
+
+def _levels(column: pa.ChunkedArray) -> pa.Array:
+    """The levels of a dictionary in their order; of any other column none."""
+    if not pa.types.is_dictionary(column.type) or not column.num_chunks:
+        return pa.array([], value_type(column.type))
+    return column.unify_dictionaries().chunk(0).dictionary.drop_null()
 
 
 def with_all_columns(given: pa.Table, codec: TableCodec) -> pa.Table:

@@ -24,7 +24,7 @@ from varjepa.explore.page_data import ExploreColumn, ExploreData
 from varjepa.tables import read_table
 from varjepa.tables.describe import describe_table
 from varjepa.tables.messages import collect_warnings
-from varjepa.tables.values import as_instants, as_numbers, as_text, is_supported
+from varjepa.tables.values import as_instants, as_numbers, is_supported, shown_text
 
 MAX_ROWS = 10_000
 SIMILAR = 5
@@ -170,7 +170,7 @@ def _columns(
         elif kinds[name] == "datetime":
             dates = as_instants(table[name], name)
             numbers = _optional(dates.counts.astype(np.float64), dates.valid)
-        texts = tuple(as_text(table[name]).to_pylist())
+        texts = tuple(shown_text(table[name]).to_pylist())
         scores = None if unlikely is None else _optional(unlikely, ~np.isnan(unlikely))
         columns.append(ExploreColumn(name, kinds[name], texts, numbers, scores, scores is not None))
     return columns

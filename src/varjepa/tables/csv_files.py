@@ -209,19 +209,26 @@ def next_type(kind: pa.DataType, value: str | None) -> pa.DataType:
 
 
 def _find_separator(text: str, usual: str) -> str:
-    """Another than the usual one only where header and first row are written with it."""
-    lines = [line for line in _QUOTED.sub("x", text).split("\n") if line.strip()]
-    if not lines or usual in lines[0]:
-        return usual
-    return next((o for o in _SEPARATORS if all(o in line for line in lines[:2])), usual)
+    """Another than the usual one only where header and first row are written with it.
+
+    If the usual one is in the header, another must also cut both into as many cells, and into more:
+    "price, net;town;year".
+    """
+    lines = [line for line in _QUOTED.sub("x", text).split("\n") if line.strip()][:2]
+    written = [o for o in (usual, *_SEPARATORS) if lines and all(o in line for line in lines)]
+    if lines and usual in lines[0]:
+        written = [o for o in written if len({line.count(o) for line in lines}) == 1]
+        return max(written, key=lines[0].count, default=usual) if len(lines) > 1 else usual
+    return written[0] if written else usual
 
 
 def _find_decimal_point(text: str, separator: str) -> str:
-    """A comma where cells are separated by semicolons and numbers have commas, not points."""
+    """A comma where cells are separated by semicolons and more numbers have commas than points."""
     if separator != ";":
         return "."
-    points = set(re.findall(r'(?<![^;"\n])-?\d+([.,])\d+(?![^;"\r\n])', text))
-    return "," if points == {","} else "."
+    number = r'(?<![^;"\n])-?\d+([.,])\d+(?:[eE][+-]?\d+)?(?![^;"\r\n])'
+    marks = re.findall(number, text)
+    return "," if marks.count(",") > marks.count(".") else "."
 
 
 def _is_gzip(path: Path) -> bool:

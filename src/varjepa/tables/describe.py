@@ -23,7 +23,7 @@ from varjepa.tables.columns import (
 )
 from varjepa.tables.messages import collect_warnings, joined, quoted, shortened
 from varjepa.tables.reading import read_table
-from varjepa.tables.values import ELAPSED, Instants, is_span, value_type
+from varjepa.tables.values import ELAPSED, Instants, is_span, shown_text, value_type
 
 WIDTH = 80
 """Letters of a line at most."""
@@ -194,6 +194,9 @@ def _describe_dates(column: Column, number: NumericFeature, parts: list[str]) ->
     low, high = (_date(end, column) for end in (scaler.low, scaler.high))
     if low == high:
         return ColumnDescription(column.name, "datetime", low, missing)
+    days = low.split(" ")[0], high.split(" ")[0]
+    if days[0] != days[1]:  # with times of day, the end would not fit on the line
+        low, high = days
     values = f"{low} to {high}" + "".join(f", {part}" for part in parts)
     return ColumnDescription(column.name, "datetime", values, missing)
 
@@ -215,7 +218,7 @@ def _date(value: Any, column: Column) -> str:
     assert column.unit is not None
     count, is_there = np.array([value], dtype=np.int64), np.ones(1, dtype=bool)
     date = restore_instants(Instants(count, is_there, column.unit), column.type)
-    return str(date.cast(pa.string())[0])
+    return str(shown_text(pa.chunked_array([date]))[0])
 
 
 def _number(value: Any, column: Column) -> str:

@@ -187,7 +187,8 @@ def _from_array(array: NDArray[Any]) -> pa.Table:
 
 def _from_arrays(arrays: Mapping[Any, Any]) -> pa.Table:
     names = _text_names(list(arrays))
-    columns = [_from_vector(np.asarray(v), n) for n, v in zip(names, arrays.values(), strict=True)]
+    values = map(np.atleast_1d, map(np.asarray, arrays.values()))  # one value: one row
+    columns = [_from_vector(vector, name) for name, vector in zip(names, values, strict=True)]
     if len({len(column) for column in columns}) > 1:
         raise InputError("the arrays of a table must all be of one length")
     return pa.table(columns, names=names)

@@ -252,6 +252,30 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.large_string())
 
 
+def shown_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Each cell as people read it: dates and times in their own zone and without empty parts.
+
+    Examples:
+        >>> days = pa.chunked_array([pa.array([0, 86_400_000], pa.timestamp("ms"))])
+        >>> shown_text(days).to_pylist()
+        ['1970-01-01', '1970-01-02']
+    """
+    column = undictionary(column)
+    kind = column.type
+    if pa.types.is_duration(kind):
+        spans = column.cast(pa.duration("us"), safe=False).to_pylist()
+        texts = [None if span is None else str(span) for span in spans]
+        return pa.chunked_array([pa.array(texts, pa.large_string())])
+    if not (pa.types.is_timestamp(kind) or pa.types.is_time(kind)):
+        return as_text(column)
+    try:
+        text = column.cast(pa.large_string())
+    except pa.ArrowException:  # a zone that this machine does not know
+        text = as_text(column)
+    text = pc.replace_substring_regex(text, r"\.0+([+-]\d{4}|Z)?$", r"\1")
+    return pc.replace_substring_regex(text, " 00:00:00$", "")
+
+
 def drop_zero_decimals(text: pa.ChunkedArray) -> pa.ChunkedArray:
     """Write "1.50" as "1.5" and "1.00" as "1"; text without a decimal point stays as it is."""
     text = pc.replace_substring_regex(text, r"^([+-]?\d+)\.0*$", r"\1")

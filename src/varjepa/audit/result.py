@@ -55,7 +55,11 @@ class Audit:
     ) -> None:
         self._source, self._given = source, given
         self.name = Path(given).name if isinstance(given, str | os.PathLike) else ""
-        self._left_out = {n: o.reason for n, o in scorer.left_out.items()}
+        reasons = {name: one.reason for name, one in scorer.left_out.items()}
+        self._not_audited = {
+            name: reasons.get(name, "unknown to the model") for name in source.schema.names
+        }
+        """why, unless the findings have the column"""
         self._findings = findings
         self._kind = frame_kind(given)
         self.flagged = int(findings.flagged.sum())
@@ -117,30 +121,26 @@ class Audit:
         return pa.table(columns)
 
     def _columns(self) -> pa.Table:
-        facts = {one.name: one for one in self._findings.facts}
-        rows = []
-        for name in self._source.schema.names:
-            one = facts.get(name)
-            rows.append(
-                {
-                    "column": name,
-                    "kind": None if one is None else one.kind,
-                    "cells": 0 if one is None else one.cells,
-                    "predictable": None if one is None else one.predictable,
-                    "flagged": 0 if one is None else one.flagged,
-                    "flagged_share": None if one is None else one.flagged / max(one.cells, 1),
-                    "drift": None if one is None else one.drift,
-                    "not_audited": None
-                    if one is not None
-                    else self._left_out.get(name, "unknown to the model"),
-                }
-            )
-        kinds = [pa.string(), pa.string(), pa.int64(), pa.float64(), pa.int64(), pa.float64()]
-        names = ["column", "kind", "cells", "predictable", "flagged", "flagged_share"]
-        schema = pa.schema(
-            [*zip(names, kinds, strict=True), ("drift", pa.float64()), ("not_audited", pa.string())]
-        )
-        return pa.Table.from_pylist(rows, schema)
+        rows = {
+            name: {"column": name, "cells": 0, "flagged": 0, "not_audited": why}
+            for name, why in self._not_audited.items()
+        }
+        for one in self._findings.facts:
+            rows[one.name] = {
+                "column": one.name,
+                "kind": one.kind,
+                "cells": one.cells,
+                "predictable": one.predictable,
+                "flagged": one.flagged,
+                "flagged_share": one.flagged / max(one.cells, 1),
+                "drift": one.drift,
+            }
+        schema = pa.schema({
+            "column": pa.string(), "kind": pa.string(), "cells": pa.int64(),
+            "predictable": pa.float64(), "flagged": pa.int64(), "flagged_share": pa.float64(),
+            "drift": pa.float64(), "not_audited": pa.string(),
+        })  # fmt: skip
+        return pa.Table.from_pylist(list(rows.values()), schema)
 
     # --- repairs
 
@@ -202,12 +202,8 @@ class Audit:
 
     def page_data(self) -> PageData:
         """What the page shows."""
-        names, why = (
-            list(self._source.schema.names),
-            dict.fromkeys(self._source.schema.names, "unknown to the model"),
-        )
         title = f"Audit of {self.name}" if self.name else "Audit"
-        return page_data(self._findings, names, title, why | self._left_out)
+        return page_data(self._findings, self._source.schema.names, title, self._not_audited)
 
     def _repr_html_(self) -> str:
         return small_form(self.page_data())

@@ -18,7 +18,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from paper.cells import choices_of, coverages_of, predictor_settings, score_cell, seeds_of
+from paper.cells import (
+    choices_of,
+    coverages_of,
+    describe_cell,
+    predictor_settings,
+    score_cell,
+    seeds_of,
+)
 from paper.compare import (
     LEGEND,
     TITLES,
@@ -104,7 +111,7 @@ def run_downstream(
             def compute(job: Job, seeds: list[int], bench: Workbench = bench) -> list[Row]:
                 return run_cell(bench, job.about, seeds, choice_made(store, job.about))
 
-            run_jobs(store, plan.jobs(dataset), compute, log, describe)
+            run_jobs(store, plan.jobs(dataset), compute, log, describe_cell)
 
 
 def open_downstream(folder: Path, scale: Scale = FULL) -> ResultStore:
@@ -159,15 +166,6 @@ def run_cell(
         choice,
     )
     return [{"uncertainty": score, **row} for row in scored]
-
-
-def describe(rows: Sequence[Row]) -> str:
-    first = rows[0]
-    means = [fmean(r["accuracy"] for r in some) for some in group(rows, "coverage").values()]
-    return (
-        f"{first['dataset']}, {first['representation']}, {first['predictor']}, "
-        f"{first['setting']}: {' '.join(f'{mean:.3f}' for mean in means)}"
-    )
 
 
 # --- findings: the goals that were set before any run, each true, false or open

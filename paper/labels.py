@@ -21,6 +21,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -30,6 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from paper.cells import describe_cell
 from paper.compare import MISSING, TITLES, Block, Figure, Groups, group, plus_minus, standard_error
 from paper.datasets.catalogue import DATASETS
 from paper.predictors.inputs import Adapter, InputEncoder, Inputs, Tokens, token_moments
@@ -218,7 +220,13 @@ def run_labels(folder: Path, plan: LabelsPlan, device: str = "auto", log: Log = 
             def compute(job: Job, seeds: list[int], bench: Workbench = bench) -> list[Row]:
                 return run_curve(bench, job.about, job.each["labels"], seeds)
 
-            run_jobs(store, plan.jobs(dataset), compute, log, describe)
+            run_jobs(
+                store,
+                plan.jobs(dataset),
+                compute,
+                log,
+                partial(describe_cell, column="labels", what=", few labels"),
+            )
 
 
 def open_labels(folder: Path, scale: Scale = FULL) -> ResultStore:
@@ -287,21 +295,25 @@ def run_curve(
     ]
 
 
-def describe(rows: Sequence[Row]) -> str:
-    first = rows[0]
-    means = [fmean(row["accuracy"] for row in some) for some in group(rows, "labels").values()]
-    return (
-        f"{first['dataset']}, {first['representation']}, {first['predictor']}, "
-        f"{first['setting']}, few labels: {' '.join(f'{mean:.3f}' for mean in means)}"
-    )
-
-
 # --- tables and figure
 
 
 def labels_blocks(rows: Sequence[Row]) -> list[Block]:
     """What is gained over raw columns, then every curve."""
-    drawn = [row for row in rows if has_panel(row)]
+    has_panel = any(
+        row["dataset"] in DATASETS
+        and row["predictor"] in LABEL_PREDICTORS
+        and row["representation"] in COMPARED
+        and row["setting"] in SETTINGS
+        for row in rows
+    )
+    figure = Figure(
+        "low_labels.svg",
+        "Accuracy by number of labels",
+        lambda path: draw_label_curves(rows, path),
+        "A panel per model and dataset: accuracy over the number of labels",
+        "Bands: one standard error.",
+    )
     return [
         Block(
             "labels",
@@ -312,7 +324,7 @@ def labels_blocks(rows: Sequence[Row]) -> list[Block]:
             "Embeddings are those of the tables above, so labels of all training and validation "
             "rows have picked their checkpoint.",
             tables=[*gain_table(rows), *curve_table(rows)],
-            figures=[label_figure(drawn)] if drawn else (),
+            figures=[figure] if has_panel else (),
             is_run=bool(rows),
         )
     ]
@@ -391,26 +403,6 @@ def sizes_there(rows: Sequence[Row]) -> list[int]:
 COLOURS = {"paper": LIGHT, "ours": DARK, "default": "black"}
 """of what a setting has learnt; raw columns are grey"""
 STROKES = {"raw": ":", "raw+var_t_jepa": "--"}
-
-
-def has_panel(row: Row) -> bool:
-    """Whether a row is of a dataset, model, representation and setting that are drawn."""
-    return (
-        row["dataset"] in DATASETS
-        and row["predictor"] in LABEL_PREDICTORS
-        and row["representation"] in COMPARED
-        and row["setting"] in SETTINGS
-    )
-
-
-def label_figure(rows: Sequence[Row]) -> Figure:
-    return Figure(
-        "low_labels.svg",
-        "Accuracy by number of labels",
-        lambda path: draw_label_curves(rows, path),
-        "A panel per model and dataset: accuracy over the number of labels",
-        "Bands: one standard error.",
-    )
 
 
 def draw_label_curves(rows: Sequence[Row], path: Path) -> None:

@@ -491,73 +491,63 @@ def simulation_findings(rows: Sequence[Row]) -> list[Finding]:
         return cell(variant, latent, "kl_aggregate")[0]
 
     several = min(len({r["run"] for r in rows if r["variant"] == v}) for v in variants) > 1
-    findings: list[tuple[str, bool, str]] = []
+    findings: list[Finding] = []
+
+    def add(claim: str, holds: bool, evidence: str) -> None:
+        findings.append(Finding(claim, holds, evidence))
+
     if variants >= {"A"}:
         accuracy = cell("A", "s_x", "accuracy")[0]
-        findings.append(
-            (
-                "A: the ELBO alone keeps s_x readable (accuracy ≥ .99) and near N(0, I) (KL ≤ .15)",
-                accuracy >= 0.99 and kl("A") <= 0.15,
-                f"accuracy {accuracy:.4f}, KL {kl('A'):.3f}",
-            )
+        add(
+            "A: the ELBO alone keeps s_x readable (accuracy ≥ .99) and near N(0, I) (KL ≤ .15)",
+            accuracy >= 0.99 and kl("A") <= 0.15,
+            f"accuracy {accuracy:.4f}, KL {kl('A'):.3f}",
         )
     if several and variants >= set("ABCD"):
         base, std = cell("A", "s_x", "kl_aggregate")
         gaps = {v: abs(kl(v) - base) for v in "BCD"}
-        findings.append(
-            (
-                "B, C, D: SIGReg adds nothing on s_x (KL within two standard deviations of A)",
-                all(gap <= 2 * std for gap in gaps.values()),
-                ", ".join(f"{v} {gap:.3f}" for v, gap in gaps.items()) + f" against {std:.3f}",
-            )
+        add(
+            "B, C, D: SIGReg adds nothing on s_x (KL within two standard deviations of A)",
+            all(gap <= 2 * std for gap in gaps.values()),
+            ", ".join(f"{v} {gap:.3f}" for v, gap in gaps.items()) + f" against {std:.3f}",
         )
     if variants >= set("AEI"):
         ratios = {v: kl(v) / kl("A") for v in "EI"}
-        findings.append(
-            (
-                "E, I: without its KL, s_x leaves N(0, I) (KL at least 30 × A's)",
-                all(ratio >= 30 for ratio in ratios.values()),
-                ", ".join(f"{v} {ratio:.0f} ×" for v, ratio in ratios.items()),
-            )
+        add(
+            "E, I: without its KL, s_x leaves N(0, I) (KL at least 30 × A's)",
+            all(ratio >= 30 for ratio in ratios.values()),
+            ", ".join(f"{v} {ratio:.0f} ×" for v, ratio in ratios.items()),
         )
     if several and variants >= set("GH"):
         (g, g_std), (h, h_std) = (cell(v, "s_x", "accuracy") for v in "GH")
-        findings.append(
-            (
-                "G: without likelihoods the latent collapses (accuracy ≤ .62); H clearly above G",
-                g <= 0.62 and h - h_std > g + g_std,
-                f"G {g:.3f} ± {g_std:.3f}, H {h:.3f} ± {h_std:.3f}",
-            )
+        add(
+            "G: without likelihoods the latent collapses (accuracy ≤ .62); H clearly above G",
+            g <= 0.62 and h - h_std > g + g_std,
+            f"G {g:.3f} ± {g_std:.3f}, H {h:.3f} ± {h_std:.3f}",
         )
     if variants >= set("AIJ"):
         a, j, i = (kl(v) for v in "AJI")
-        findings.append(
-            (
-                "J: SIGReg instead of KL repairs s_x part of the way (KL between A and I)",
-                a < j < i,
-                f"{a:.3f} < {j:.3f} < {i:.3f}",
-            )
+        add(
+            "J: SIGReg instead of KL repairs s_x part of the way (KL between A and I)",
+            a < j < i,
+            f"{a:.3f} < {j:.3f} < {i:.3f}",
         )
     if variants >= set("ACD"):
         shares = {v: kl(v, "s_y") / kl("A", "s_y") for v in "CD"}
-        findings.append(
-            (
-                "C, D: SIGReg on s_y brings its KL at least 30 % below A's",
-                all(share <= 0.7 for share in shares.values()),
-                ", ".join(f"{v} {1 - share:.0%} below" for v, share in shares.items()),
-            )
+        add(
+            "C, D: SIGReg on s_y brings its KL at least 30 % below A's",
+            all(share <= 0.7 for share in shares.values()),
+            ", ".join(f"{v} {1 - share:.0%} below" for v, share in shares.items()),
         )
     if variants >= set("ABCDEFGHIJ"):
         kls = {v: kl(v, "s_y") for v in "ABCDEFGHIJ"}
         worst = max(kls, key=kls.__getitem__)
-        findings.append(
-            (
-                "I: without any KL, s_y is the worst of all",
-                worst == "I",
-                f"worst is {worst} with {kls[worst]:.1f}",
-            )
+        add(
+            "I: without any KL, s_y is the worst of all",
+            worst == "I",
+            f"worst is {worst} with {kls[worst]:.1f}",
         )
-    return [Finding(*finding) for finding in findings]
+    return findings
 
 
 # --- Table 1 and its figure

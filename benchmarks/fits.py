@@ -35,8 +35,7 @@ import torch
 from torch import Tensor, nn
 
 import varjepa
-from benchmarks.ground.anomalies import isolation_forest
-from benchmarks.ground.peers import IMPUTERS, fill_mean_mode, version_of
+from benchmarks.ground.peers import IMPUTERS, fill_mean_mode, isolation_forest, version_of
 from benchmarks.ground.scoring import imputation_figures
 from benchmarks.ground.tables import Bools, CodedTable, Coder, load, remove, removed_cells
 from benchmarks.measures import peak_resident_mb, product_rate, synchronise

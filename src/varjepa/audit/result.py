@@ -12,8 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from varjepa.audit.findings import Findings
-from varjepa.audit.page import small_form, write_page
-from varjepa.audit.page_data import PageData, page_data
+from varjepa.audit.page import PageData, page_data, small_form, write_page
 from varjepa.audit.scoring import CellScorer
 from varjepa.errors import InputError
 from varjepa.estimators.frames import as_kind, frame_kind, like_input

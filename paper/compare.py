@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from paper.published import Quoted
+from varjepa.evaluate.run import REPRESENTATIONS
 from varjepa.report.store import Row
 from varjepa.report.tables import Cell, Mark, Table
 
@@ -23,11 +24,7 @@ TITLES = {
     "xgboost": "XGBoost",
     "linear_probe": "linear probe",
     "logistic": "logistic regression",
-    "raw": "raw",
-    "pca": "PCA of raw",
-    "t_jepa": "T-JEPA",
-    "var_t_jepa": "Var-T-JEPA",
-    "raw+var_t_jepa": "raw + Var-T-JEPA",
+    **REPRESENTATIONS,
 }
 """predictors and representations as a reader sees them"""
 

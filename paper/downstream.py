@@ -12,7 +12,7 @@ label, its rows ranked by ``uncertainty(table)``.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -352,7 +352,8 @@ def _against_raw(cells: Cells, others: Cells) -> Finding:
 
 def cost_finding(trainings: Sequence[Row], setting: str) -> Finding:
     """The seven Var-T-JEPA trainings of a setting, together and each."""
-    mine = {row["dataset"]: row for row in first_trainings(trainings, "var_t_jepa", setting)}
+    wanted = ("var_t_jepa", setting, 0)
+    mine = {r["dataset"]: r for r in trainings if (r["model"], r["setting"], r["seed"]) == wanted}
     there = [name for name in DATASETS if name in mine]
     total = sum(mine[name]["seconds"] for name in there)
     missing = len(DATASETS) - len(there)
@@ -371,12 +372,6 @@ def cost_finding(trainings: Sequence[Row], setting: str) -> Finding:
     )
 
 
-def first_trainings(trainings: Sequence[Row], model: str, setting: str) -> list[Row]:
-    """Those that the tables are about: one per dataset, from the first seed."""
-    wanted = (model, setting, 0)
-    return [row for row in trainings if (row["model"], row["setting"], row["seed"]) == wanted]
-
-
 # --- tables
 
 METRICS = {
@@ -393,16 +388,16 @@ def downstream_blocks(rows: Sequence[Row], trainings: Sequence[Row]) -> list[Blo
     first = first_embeddings(rows)
     by_setting = {s: [row for row in first if row["setting"] == s] for s in begun(rows)}
 
-    def metric_tables(metric: str, names: Sequence[str], is_open: bool) -> list[Table]:
+    def block(name: str, title: str, about: str, tables: Sequence[Table]) -> Block:
+        shown = tables if rows else ()
+        return Block(name, "downstream", title, about, tables=shown, is_run=bool(rows))
+
+    def metric_tables(metric: str, names: Sequence[str], is_open: bool = False) -> list[Table]:
         return [
             metric_table(mine, metric, setting, names, is_open)
             for setting, mine in by_setting.items()
             if mine or setting == "paper"
         ]
-
-    def block(name: str, title: str, about: str, tables: Callable[[], list[Table]]) -> Block:
-        made = tables() if rows else []
-        return Block(name, "downstream", title, about, tables=made, is_run=bool(rows))
 
     findings: dict[str, list[Finding]] = {
         s: downstream_findings(rows, s, trainings) for s in SETTINGS
@@ -411,23 +406,21 @@ def downstream_blocks(rows: Sequence[Row], trainings: Sequence[Row]) -> list[Blo
         "accuracy",
         "Var-T-JEPA by coverage (Section 4.2, Appendix B.1)",
         f"Accuracy. {LEGEND}",
-        lambda: metric_tables("accuracy", ["var_t_jepa"], True),
+        metric_tables("accuracy", ["var_t_jepa"], is_open=True),
     )
     representations = block(
         "representations",
         "Representations compared",
         "Accuracy on all test rows; cells as above.",
-        lambda: [representation_table(first), *against_raw(first)],
+        [representation_table(first), *against_raw(first)],
     )
     f1 = block(
         "f1",
         "F1",
         'Compared with what the paper calls "macro F1" is our *weighted* F1: the paper\'s cells of '
         "constant predictions fit only the weighted one.",
-        lambda: (
-            metric_tables("f1_weighted", PAPER_REPRESENTATIONS, False)
-            + metric_tables("f1_macro", PAPER_REPRESENTATIONS, False)
-        ),
+        metric_tables("f1_weighted", PAPER_REPRESENTATIONS)
+        + metric_tables("f1_macro", PAPER_REPRESENTATIONS),
     )
     seeds, costs = embedding_table(rows), training_table(trainings)
     none = "" if seeds else "No dataset has been embedded from several seeds."

@@ -17,7 +17,6 @@ MNIST alone would take hours. (The learned Linear(D·d → D) of the other table
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,6 +50,7 @@ from varjepa.evaluate.predictors import (
     balance_blocks,
     labelled_rows,
     linear_guesses,
+    longer_schedule,
     sizes_that_fit,
 )
 from varjepa.evaluate.splits import Index, split_rows
@@ -96,10 +96,9 @@ def longer_training(settings: TrainingSettings, rows: int, steps: int) -> Traini
     A predictor may take at least so many steps: on a hundred rows fifty epochs would leave it half
     trained.
     """
-    batch = min(settings.batch, max(16, rows // 20))
-    epochs = max(settings.epochs, math.ceil(steps / math.ceil(rows / batch)))
-    patience = settings.patience * epochs // settings.epochs
-    return replace(settings, batch=batch, epochs=epochs, patience=patience)
+    o = settings
+    batch, epochs, patience = longer_schedule(rows, steps, o.batch, o.epochs, o.patience)
+    return replace(o, batch=batch, epochs=epochs, patience=patience)
 
 
 def linear_features(inputs: Inputs, train: Index) -> Callable[[Index], NDArray[np.float64]]:

@@ -291,9 +291,8 @@ def _tidy(folder: Path) -> None:
     """Remove what a killed process left behind."""
     remove_temporaries(folder)
     complete = set(complete_checkpoints(folder))
-    for path in [*folder.glob("*.json"), *folder.glob("*.safetensors")]:
-        stem = path.name.split(".")[0]
-        if stem.isascii() and stem.isdecimal() and int(stem) not in complete:
+    for path in list(folder.iterdir()):
+        if _OURS.fullmatch(path.name) and int(path.name.split(".")[0]) not in complete:
             path.unlink(missing_ok=True)
 
 

@@ -222,7 +222,6 @@ USED_ROWS = 10_000
 
 
 def measure_machine(emit: Emit, device: str) -> None:
-    """The rate of one fixed matrix product."""
     emit({"gflop_per_s": round(product_rate(2048, 2048, 2048, device) / 1e9, 1)})
 
 
@@ -496,5 +495,4 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
 
 
 def missing_peers() -> list[str]:
-    """Peers whose package is not installed."""
     return [peer for peer in PEERS if version_of(peer) is None]

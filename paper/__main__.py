@@ -451,7 +451,6 @@ def make_scale(quick: bool, epochs: int | None) -> Scale:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The entry point."""
     shell.run(app, arguments)
 
 

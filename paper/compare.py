@@ -67,7 +67,6 @@ def summarise(rows: Sequence[Row], metric: str) -> Summary:
 
 
 def deviation(values: Sequence[float]) -> float | None:
-    """Sample standard deviation; None for a single value."""
     return statistics.stdev(values) if len(values) > 1 else None
 
 
@@ -77,7 +76,6 @@ def standard_error(values: Sequence[float]) -> float | None:
 
 
 def group(rows: Sequence[Row], *names: str) -> Groups:
-    """Rows by the values of some columns."""
     groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
         groups[tuple(row[name] for name in names)].append(row)
@@ -229,7 +227,6 @@ def counted(names: Iterable[str]) -> str:
 
 
 def with_missing(evidence: str, missing: int) -> str:
-    """Evidence that says how much of it is not there."""
     return f"{evidence}; {missing} missing" if missing else evidence
 
 

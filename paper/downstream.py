@@ -484,7 +484,6 @@ def metric_table(
 def dataset_cells(
     cells: Groups, metric: str, name: str, predictor: str, coverage: float
 ) -> list[Cell]:
-    """A cell per dataset."""
     shown = []
     for dataset in DATASETS:
         here = cells.get((dataset, name, predictor, coverage))

@@ -78,7 +78,6 @@ Moments = tuple[Tensor, Tensor]
 
 
 def adapter_of(predictor: str) -> Adapter:
-    """How embeddings enter a model."""
     return "mean" if predictor == TREES else "flat"
 
 
@@ -395,7 +394,6 @@ def curve_table(rows: Sequence[Row]) -> list[Table]:
 
 
 def sizes_there(rows: Sequence[Row]) -> list[int]:
-    """Numbers of labels, ascending."""
     return sorted({row["labels"] for row in rows})
 
 

@@ -225,7 +225,6 @@ def obtain_model(
 
 
 def embedding_path(results: Path, name: str) -> Path:
-    """Where the embeddings of a training are cached."""
     return results / "embeddings" / f"{name}.safetensors"
 
 

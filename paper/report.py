@@ -317,7 +317,6 @@ def _time(rows: Iterable[Row], name: str = "seconds") -> str:
 def goals_block(
     downstream: Sequence[Row], trainings: Sequence[Row], uncertainty: Sequence[Row]
 ) -> Block:
-    """A row per goal, a column per setting."""
     by_setting: dict[str, list[Finding]] = {
         setting: [
             *downstream_findings(downstream, setting, trainings),
@@ -527,7 +526,6 @@ def write_document(folder: Path, path: Path) -> None:
 
 
 def read_document(path: Path) -> str:
-    """The text of a Markdown file."""
     try:
         return path.read_text(encoding="utf-8")
     except (UnicodeDecodeError, IsADirectoryError) as error:

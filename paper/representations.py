@@ -150,7 +150,6 @@ class Workbench:
         return self.chosen[name]
 
     def inputs(self, representation: str, embedded: Embedded | None, standardise: bool) -> Inputs:
-        """What a predictor is fitted on."""
         if representation == "pca":
             return Inputs(raw=self.pca)
         tokens = None if embedded is None else Tokens(embedded.tokens, standardise)
@@ -159,7 +158,6 @@ class Workbench:
 
 
 def embedding_name(dataset: str, setting: str, spec: AnyTraining) -> str:
-    """Of its files."""
     return f"{dataset}-{spec.model}-{setting}-{spec.seed}"
 
 

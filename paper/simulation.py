@@ -108,7 +108,6 @@ class Process:
     h_y: FrozenMap
 
     def sample(self, rows: int, generator: torch.Generator) -> PairedSample:
-        """Draw rows of this world."""
         o = self.settings
 
         def normal(*shape: int) -> Tensor:
@@ -602,7 +601,6 @@ def simulation_blocks(rows: Sequence[Row], epoch_rows: Sequence[Row]) -> list[Bl
 
 
 def simulation_cell(rows: Sequence[Row], variant: str, latent: str, metric: str) -> Cell:
-    """Ours and the paper's; they agree by the table's own rule."""
     ours = summarise(rows, variant, latent, metric)
     mean, std = simulation_paper_value(variant, latent, metric)
     reference = _spread(Summary(mean, std))
@@ -625,7 +623,6 @@ def _spread(value: Summary) -> str:
 
 
 def epoch_figure(rows: Sequence[Row]) -> Figure:
-    """How the latent distributions evolve."""
     return Figure(
         "epoch_diagnostics.svg",
         "Latent distributions over training",

@@ -584,7 +584,6 @@ def _paper_cell(rows: Sequence[Row] | None, metric: str, dataset: str, score: st
 
 
 def mean_of(rows: Sequence[Row] | None, metric: str) -> str:
-    """Over runs, as text."""
     if not rows:
         return MISSING
     return mean_text([row[metric] for row in rows if row[metric] is not None])

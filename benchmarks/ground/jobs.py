@@ -69,7 +69,6 @@ class Contender:
     device: str = "auto"
 
     def make(self, seed: int) -> Any:
-        """An estimator that is not fitted yet."""
         module, _, name = self.kind.partition(":")
         estimator = getattr(import_module(module), name)(random_state=seed, device=self.device)
         return estimator.set_params(**self.parameters)

@@ -65,7 +65,6 @@ class Results:
     def best(
         self, job: str, methods: Sequence[str], table: str, figure: str, pick: Any
     ) -> float | None:
-        """The best of several methods that have the figure."""
         values = [self.get(job, method, table, figure) for method in methods]
         known = [value for value in values if value is not None]
         return float(pick(known)) if known else None
@@ -85,7 +84,6 @@ class Results:
         }
 
     def ours(self, job: str, names: Iterable[str], *path: str) -> dict[str, float]:
-        """Our figure by table, where it is known."""
         values = {name: self.get(job, OURS, name, *path) for name in names}
         return {name: value for name, value in values.items() if value is not None}
 

@@ -44,7 +44,6 @@ class RawFeatures:
 
     @classmethod
     def from_numeric(cls, values: ArrayLike) -> RawFeatures:
-        """A plain matrix of numbers, without categories."""
         numeric = np.asarray(values, dtype=np.float64)
         return cls(numeric, np.empty((len(numeric), 0), dtype=np.int64))
 
@@ -324,7 +323,6 @@ class Batch:
     tokens: Tensor | None  # (R, B, D, d) float32
 
     def expand(self, runs: int) -> Batch:
-        """The same rows for several networks."""
         n, c, t = (
             None if part is None else part.expand(runs, *part.shape[1:])
             for part in (self.numeric, self.codes, self.tokens)
@@ -346,7 +344,6 @@ class EncodedRows:
         return len(self.numeric)
 
     def take(self, rows: Tensor) -> Batch:
-        """The rows (R, B) of R networks."""
         tokens = None
         if self.tokens is not None:
             tokens = self.tokens[rows.to(self.tokens.device)]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from varjepa.audit.findings import ColumnFacts, Findings
+from varjepa.audit.findings import Findings
 from varjepa.audit.repairs import DETAILED
 from varjepa.metrics.discoveries import MIN_P
 from varjepa.report.interactive import figure, pack_texts, render_interactive, visible
@@ -105,7 +105,12 @@ class PageData:
 def page_data(f: Findings, names: list[str], title: str, left_out: Mapping[str, str]) -> PageData:
     """The page of a table with columns of these names; why some are not audited."""
     facts = {one.name: one for one in f.facts}
-    columns = tuple(_page_column(name, facts.get(name), left_out.get(name, "")) for name in names)
+    columns = tuple(
+        PageColumn(name, one.kind, one.predictable, one.flagged, one.drift)
+        if (one := facts.get(name))
+        else PageColumn(name, "not audited", None, 0, None, left_out.get(name, ""))
+        for name in names
+    )
     flagged = int(f.flagged.sum())
     row_at = {row: i for i, row in enumerate(f.rows.tolist())}
     column_at = {name: place for place, name in enumerate(names)}
@@ -129,12 +134,6 @@ def page_data(f: Findings, names: list[str], title: str, left_out: Mapping[str, 
     if marked < flagged:
         about = (*about, ("of these on this page", f"{marked:,}"))
     return PageData(title, about, columns, _page_rows(f, names), details, f.tests, f.fdr, f.limit)
-
-
-def _page_column(name: str, facts: ColumnFacts | None, why: str) -> PageColumn:
-    if facts is None:
-        return PageColumn(name, "not audited", None, 0, None, why)
-    return PageColumn(name, facts.kind, facts.predictable, facts.flagged, facts.drift)
 
 
 def _page_rows(f: Findings, names: list[str]) -> tuple[PageRow, ...]:
@@ -221,7 +220,7 @@ def small_form(data: PageData) -> str:
             detail.value,
             "" if detail.repair is None else detail.repair,
             _percent(detail.confidence),
-            _figure_text(detail.p_value, ".2g"),
+            f"{detail.p_value:.2g}" if math.isfinite(detail.p_value) else "",
         )
         lines.append("".join(_small_cell(cell, "td", place) for place, cell in enumerate(cells)))
     facts = " · ".join(f"{_escape(name)} {_escape(value)}" for name, value in data.facts)
@@ -260,10 +259,6 @@ def _percent(share: float | None) -> str:
     if share is None or not math.isfinite(share):
         return ""
     return "> 99%" if share >= 0.995 else "< 1%" if share < 0.005 else f"{share:.0%}"
-
-
-def _figure_text(value: float | None, form: str) -> str:
-    return "" if value is None or not math.isfinite(value) else format(value, form)
 
 
 def _pack(data: PageData) -> dict[str, Any]:

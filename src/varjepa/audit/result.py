@@ -21,7 +21,6 @@ from varjepa.settings import fits, plain
 from varjepa.tables import TableFiles, write_table
 from varjepa.tables.values import as_text, is_text, value_type
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 FRAMES = ("cells", "rows", "columns")

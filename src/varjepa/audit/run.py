@@ -199,7 +199,6 @@ class _Sweep:
             begin += block.num_rows
 
     def _add(self, scores: Scores, begin: int) -> None:
-        """Count a block's scores."""
         p = p_values(self.tails, scores)
         known = ~np.isnan(p)
         evidence = np.where(known, -np.log(np.where(known, p, 1.0)), -1.0)

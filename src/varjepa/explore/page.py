@@ -80,13 +80,11 @@ def write_page(data: ExploreData, path: Path) -> None:
 
 
 def render_page(data: ExploreData) -> str:
-    """The page as HTML."""
     fallback = "<p>This page needs JavaScript.</p>"
     return render_interactive("varjepa.explore", "explore", data.title, _pack(data), fallback)
 
 
 def _pack(data: ExploreData) -> dict[str, Any]:
-    """The data as the script reads it."""
     return {
         "title": visible(data.title),
         "facts": [[visible(name), visible(value)] for name, value in data.facts],

@@ -221,7 +221,6 @@ def render_template(name: str, package: str = "varjepa.report", **values: Any) -
 
 
 def _chart_view(chart: LineChart, number: int) -> dict[str, Any]:
-    """The figure and its legend."""
     strokes = curve_strokes(list(chart.series))
     lines = [np.asarray(values, dtype=float).reshape(-1, 2).T for values in chart.series.values()]
     svg = charts.draw_lines(

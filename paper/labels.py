@@ -54,7 +54,7 @@ from varjepa.evaluate.predictors import (
     sizes_that_fit,
 )
 from varjepa.evaluate.splits import Index, split_rows
-from varjepa.report.charts import DARK, LIGHT, check_can_draw, save_svg
+from varjepa.report.charts import DARK, LIGHT, panels, save_svg
 from varjepa.report.store import Job, Log, ResultStore, Row, no_log, plain, run_jobs, study_folder
 from varjepa.report.tables import Table
 
@@ -404,23 +404,19 @@ STROKES = {"raw": ":", "raw+var_t_jepa": "--"}
 
 def draw_label_curves(rows: Sequence[Row], path: Path) -> None:
     """A panel per model and dataset: means over draws, with a band of one standard error."""
-    check_can_draw()
-    from matplotlib.figure import Figure as Canvas
-
     curves = group(rows, "dataset", "predictor", "representation", "setting")
     datasets = [name for name in DATASETS if any(key[0] == name for key in curves)]
     models = [name for name in LABEL_PREDICTORS if any(key[1] == name for key in curves)]
     size = 1.9 * len(datasets) + 0.4, 1.8 * len(models) + 0.5
-    figure = Canvas(figsize=size, layout="constrained")
-    panels = figure.subplots(len(models), len(datasets), squeeze=False)
+    figure, axes = panels(size, len(models), len(datasets), squeeze=False)
     named: dict[str, Any] = {}
-    for panel_row, model in zip(panels, models, strict=True):
+    for panel_row, model in zip(axes, models, strict=True):
         panel_row[0].set_ylabel(f"{TITLES[model]}\naccuracy", fontsize=8)
         for panel, dataset in zip(panel_row, datasets, strict=True):
             named |= _draw_panel(panel, curves, dataset, model)
-    for panel, dataset in zip(panels[0], datasets, strict=True):
+    for panel, dataset in zip(axes[0], datasets, strict=True):
         panel.set_title(DATASETS[dataset].title, fontsize=9)
-    for panel in panels[-1]:
+    for panel in axes[-1]:
         panel.set_xlabel("labels", fontsize=8)
     figure.legend(
         named.values(),

@@ -32,7 +32,7 @@ from paper.published import SIMULATION_METRICS, simulation_paper_value
 from varjepa.environment import describe_environment
 from varjepa.models.simulation import SimulationModelSettings, SimulationVarJEPA
 from varjepa.randomness import generator_for
-from varjepa.report.charts import check_can_draw, save_svg
+from varjepa.report.charts import panels, save_svg
 from varjepa.report.store import Job, ResultStore, Row, plain, run_jobs, study_folder
 from varjepa.report.tables import Cell, Table
 from varjepa.training.simulation import (
@@ -640,20 +640,16 @@ def draw_epoch_diagnostics(epoch_rows: Sequence[Row], path: Path) -> None:
 
     Upper row s_x, lower row s_y. The upper right panel holds the legend.
     """
-    check_can_draw()
-    from matplotlib.figure import Figure as Canvas
-
     variants = sorted({row["variant"] for row in epoch_rows})
     colours = {variant: f"C{i}" for i, variant in enumerate(variants)}
-    figure = Canvas(figsize=(12, 5.2), layout="constrained")
-    axes = figure.subplots(2, 4, sharex=True)
-    panels = [
+    figure, axes = panels((12, 5.2), 2, 4, sharex=True)
+    curves = [
         (axes[i][j], f"{metric}_{latent}", f"{_TITLES[metric]}({latent})")
         for i, latent in enumerate(LATENTS)
         for j, metric in enumerate(_FOLLOWED)
     ]
-    panels.append((axes[1][3], "coupling", "E KL(q(s_y|s_x,z,y) ‖ p(s_y|s_x,z))"))
-    for axis, curve, title in panels:
+    curves.append((axes[1][3], "coupling", "E KL(q(s_y|s_x,z,y) ‖ p(s_y|s_x,z))"))
+    for axis, curve, title in curves:
         for variant in variants:
             lowest, mean, highest = _band(epoch_rows, variant, curve)
             epochs = range(len(mean))

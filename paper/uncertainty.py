@@ -66,7 +66,7 @@ from varjepa.metrics.confidence import (
 )
 from varjepa.metrics.selective import aurc, risk_coverage, selective_scores
 from varjepa.models.inference import LATENT_KINDS, default_aggregate
-from varjepa.report.charts import DARK, LIGHT, check_can_draw, save_svg
+from varjepa.report.charts import DARK, LIGHT, panels, save_svg
 from varjepa.report.store import Job, Log, ResultStore, Row, no_log, plain, run_jobs, study_folder
 from varjepa.report.tables import Cell, Table
 
@@ -669,40 +669,32 @@ def uncertainty_figures(per_row: Sequence[Row]) -> list[Figure]:
 
 def draw_uncertainty(per_row: Sequence[Row], path: Path) -> None:
     """A line of three panels per dataset; the last two only where the ambiguity is known."""
-    check_can_draw()
-    from matplotlib.figure import Figure as Canvas
-
-    figure = Canvas(figsize=(10.5, 3.1 * len(per_row)), layout="constrained")
-    axes = figure.subplots(len(per_row), 3, squeeze=False)
-    for letter, panels, row in zip("ABCDEFG", axes, per_row, strict=False):
+    figure, axes = panels((10.5, 3.1 * len(per_row)), len(per_row), 3, squeeze=False)
+    for letter, (risks, ambiguities, roc), row in zip("ABCDEFG", axes, per_row, strict=False):
         unsure, wrong = np.asarray(row["uncertainty"]), np.asarray(row["wrong"], dtype=float)
         curve = risk_coverage(wrong, unsure)
-        panels[0].plot(curve.coverage, curve.risk, color=DARK)
-        panels[0].axhline(wrong.mean(), color="grey", linestyle=":", linewidth=1)
+        risks.plot(curve.coverage, curve.risk, color=DARK)
+        risks.axhline(wrong.mean(), color="grey", linestyle=":", linewidth=1)
         _label(
-            panels[0],
+            risks,
             f"{letter}. {row['dataset']}: AURC {aurc(wrong, unsure):.3f}",
             "coverage",
             "risk",
         )
         if row["ambiguity"] is None:
-            panels[1].axis("off")
-            panels[2].axis("off")
+            ambiguities.axis("off")
+            roc.axis("off")
             continue
-        _draw_ambiguity(panels[1], panels[2], unsure, np.asarray(row["ambiguity"]))
+        _draw_ambiguity(ambiguities, roc, unsure, np.asarray(row["ambiguity"]))
     save_svg(figure, path)
 
 
 def draw_corruption(images: Sequence[Row], path: Path) -> None:
     """Digits of the dataset, a column per level of u."""
-    check_can_draw()
-    from matplotlib.figure import Figure as Canvas
-
     levels = list(dict.fromkeys(image["level"] for image in images))
     columns = [[image for image in images if image["level"] == level] for level in levels]
     deep = max(map(len, columns))
-    figure = Canvas(figsize=(1.2 * len(levels), 1.3 * deep), layout="constrained")
-    axes = figure.subplots(deep, len(levels), squeeze=False)
+    figure, axes = panels((1.2 * len(levels), 1.3 * deep), deep, len(levels), squeeze=False)
     for j, column in enumerate(columns):
         for i in range(deep):
             axes[i][j].axis("off")

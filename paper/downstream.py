@@ -46,10 +46,16 @@ from paper.compare import (
 )
 from paper.datasets.catalogue import DATASETS
 from paper.published import PAPER_PREDICTORS, PAPER_REPRESENTATIONS, Quoted, downstream_paper_value
-from paper.representations import LEARNED, REPRESENTATIONS, Workbench, is_ranked
-from paper.settings import FULL, SETTINGS, SPLIT_SEED, Scale, Setting, training_for
+from paper.representations import (
+    LEARNED,
+    REPRESENTATIONS,
+    Workbench,
+    input_settings,
+    is_ranked,
+)
+from paper.settings import FULL, SETTINGS, Scale, Setting
 from varjepa.metrics.selective import COVERAGES
-from varjepa.report.store import Job, Log, ResultStore, Row, no_log, plain, run_jobs, study_folder
+from varjepa.report.store import Job, Log, ResultStore, Row, no_log, run_jobs, study_folder
 from varjepa.report.tables import Cell, Table
 
 FILE = "downstream.json"
@@ -118,19 +124,11 @@ def open_downstream(folder: Path, scale: Scale = FULL) -> ResultStore:
     """``downstream.json``, refused where it holds rows of other settings."""
 
     def settings(row: Row) -> dict[str, Any]:
-        model = LEARNED.get(row["representation"])
-        spec = None
-        if model is not None:
-            seed = row["embedding_seed"]
-            spec = plain(training_for(row["dataset"], model, row["setting"], scale, seed))
+        embedding_of = row["dataset"] if row["representation"] in LEARNED else None
         return {
-            "rows": scale.rows,
-            "split_seed": SPLIT_SEED,
+            **input_settings(row, scale, row["embedding_seed"]),
             "standardise": row["setting"] != "paper",
-            "pretraining": spec,
-            **predictor_settings(
-                row["predictor"], row["dataset"] if model else None, scale, row["setting"]
-            ),
+            **predictor_settings(row["predictor"], embedding_of, scale, row["setting"]),
         }
 
     return ResultStore(folder / FILE, KEY, settings)

@@ -41,8 +41,8 @@ from paper.predictors.training import (
     TrainingSettings,
     fit_models,
 )
-from paper.representations import LEARNED, Workbench
-from paper.settings import FULL, SETTINGS, SPLIT_SEED, Scale, Setting, training_for
+from paper.representations import LEARNED, Workbench, input_settings
+from paper.settings import FULL, SETTINGS, SPLIT_SEED, Scale, Setting
 from varjepa.environment import describe_environment, pick_device
 from varjepa.evaluate.predictors import (
     COMPARED,
@@ -231,15 +231,10 @@ def open_labels(folder: Path, scale: Scale = FULL) -> ResultStore:
     """``low_labels.json``, refused where it holds rows of other settings."""
 
     def settings(row: Row) -> dict[str, Any]:
-        model = LEARNED.get(row["representation"])
-        spec = None
-        if model is not None:
-            spec = plain(training_for(row["dataset"], model, row["setting"], scale))
+        is_learned = row["representation"] in LEARNED
         return {
-            "rows": scale.rows,
-            "split_seed": SPLIT_SEED,
-            "pretraining": spec,
-            "adapter": adapter_of(row["predictor"]) if model is not None else None,
+            **input_settings(row, scale),
+            "adapter": adapter_of(row["predictor"]) if is_learned else None,
             "training": plain(training_of(scale, row["labels"]))
             if row["predictor"] == PERCEPTRON
             else None,

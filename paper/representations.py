@@ -60,6 +60,14 @@ def is_ranked(representation: str) -> bool:
     return LEARNED.get(representation) == "var_t_jepa"
 
 
+def input_settings(row: Row, scale: Scale, seed: int = 0) -> dict[str, Any]:
+    """What the inputs of a row's predictor depend on."""
+    model, spec = LEARNED.get(row["representation"]), None
+    if model is not None:
+        spec = plain(training_for(row["dataset"], model, row["setting"], scale, seed))
+    return {"rows": scale.rows, "split_seed": SPLIT_SEED, "pretraining": spec}
+
+
 def open_trainings(folder: Path, scale: Scale = FULL) -> ResultStore:
     """``representations.json``: what each embedding cost, and whether it has collapsed."""
 

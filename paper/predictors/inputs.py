@@ -34,14 +34,6 @@ class RawFeatures:
     numeric: NDArray[Any]  # (n, F_num) floats, NaN where missing
     categorical: NDArray[np.int64]  # (n, F_cat) levels 1..L, 0 where missing
 
-    def __post_init__(self) -> None:
-        if self.numeric.ndim != 2 or self.categorical.ndim != 2:
-            raise ValueError("numeric and categorical must be matrices")
-        if len(self.numeric) != len(self.categorical):
-            raise ValueError(
-                f"{len(self.numeric)} numeric and {len(self.categorical)} categorical rows"
-            )
-
     @classmethod
     def from_numeric(cls, values: ArrayLike) -> RawFeatures:
         numeric = np.asarray(values, dtype=np.float64)
@@ -74,10 +66,6 @@ class Tokens:
     standardise: bool = False
     """centre and scale every coordinate with the training rows' moments"""
 
-    def __post_init__(self) -> None:
-        if self.values.ndim != 3 or not self.values.is_floating_point():
-            raise ValueError(f"expected floats (n, D, d), not {tuple(self.values.shape)}")
-
     def __len__(self) -> int:
         return len(self.values)
 
@@ -88,11 +76,6 @@ class Inputs:
 
     raw: RawFeatures | None = None
     tokens: Tokens | None = None
-
-    def __post_init__(self) -> None:
-        parts = [len(part) for part in (self.raw, self.tokens) if part is not None]
-        if not parts or min(parts) != max(parts):
-            raise ValueError(f"inputs need parts of one length, not {parts}")
 
     def __len__(self) -> int:
         part = self.tokens if self.raw is None else self.raw

@@ -499,8 +499,6 @@ class SeedModels:
 
         Shape: ``(passes, R, n, classes)``.
         """
-        if self.booster is not None:
-            raise InputError("xgboost has no dropout to leave on.")
         rows, where = self._encode(inputs, index)
         drawn = []
         for number in range(passes):

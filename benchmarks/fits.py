@@ -35,8 +35,7 @@ import torch
 from torch import Tensor, nn
 
 import varjepa
-from benchmarks.ground.anomalies import isolation_forest
-from benchmarks.ground.peers import IMPUTERS, fill_mean_mode, version_of
+from benchmarks.ground.peers import IMPUTERS, fill_mean_mode, isolation_forest, version_of
 from benchmarks.ground.scoring import imputation_figures
 from benchmarks.ground.tables import Bools, CodedTable, Coder, load, remove, removed_cells
 from benchmarks.measures import peak_resident_mb, product_rate, synchronise
@@ -223,7 +222,6 @@ USED_ROWS = 10_000
 
 
 def measure_machine(emit: Emit, device: str) -> None:
-    """The rate of one fixed matrix product."""
     emit({"gflop_per_s": round(product_rate(2048, 2048, 2048, device) / 1e9, 1)})
 
 
@@ -234,10 +232,12 @@ def measure_fits(emit: Emit, device: str, name: str, fits: int) -> None:
     table = fit_table(FIT_SHAPES[name])
     for i in range(fits):
         model, row = _fit(table, device, varjepa.VarTJEPA(random_state=0, device=device))
+        resident = peak_resident_mb()
+        peak = resident if device == "cpu" else torch.cuda.max_memory_allocated() / 2**20
         emit({
             "task": f"fit {i}", "is_cold": i == 0, "source": table.source,
-            "table": list(table.frame.shape), **row, "peak_mb": round(_peak_mb(device), 1),
-            "resident_peak_mb": round(peak_resident_mb(), 1),
+            "table": list(table.frame.shape), **row, "peak_mb": round(peak, 1),
+            "resident_peak_mb": round(resident, 1),
         })  # fmt: skip
     emit({"task": "use", **_use(table, model, device)})
 
@@ -343,10 +343,6 @@ def _errors(table: FitTable, filled: CodedTable) -> Row:
     return {name: figures[name] for name in ("rmse", "accuracy")}
 
 
-def _peak_mb(device: str) -> float:
-    return peak_resident_mb() if device == "cpu" else torch.cuda.max_memory_allocated() / 2**20
-
-
 # --- The run.
 
 
@@ -397,7 +393,8 @@ def bench_fits(
     measure(None, "machine", measure_machine, device)
     for shape in shapes:
         if has(shape, "use") is None:
-            rows[:] = [r for r in rows if not _is_part_of(r, shape, device)]
+            begun = (shape, device, "fit")  # of a run that did not end
+            rows[:] = [r for r in rows if (r["shape"], r["device"], r["task"][:3]) != begun]
             measure(shape, "use", measure_fits, device, shape, fits)
         first = has(shape, "fit 0")
         if first is not None:
@@ -410,10 +407,6 @@ def bench_fits(
                     shape, f"peer {peer}", measure_peer, shape, peer, on="cpu", limit=peer_limit
                 )
     return rows
-
-
-def _is_part_of(row: Row, shape: str, device: str) -> bool:
-    return (row["shape"], row["device"]) == (shape, device) and row["task"].startswith("fit ")
 
 
 def in_process(
@@ -502,5 +495,4 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
 
 
 def missing_peers() -> list[str]:
-    """Peers whose package is not installed."""
     return [peer for peer in PEERS if version_of(peer) is None]

@@ -25,7 +25,7 @@ from paper.settings import FIRST_VERSION
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
 from varjepa.nn.layers import TableShape
-from varjepa.report.charts import DARK, LIGHT, check_can_draw, save_svg
+from varjepa.report.charts import DARK, LIGHT, panels, save_svg
 from varjepa.settings import nested
 
 FEATURES = (8, 16, 32, 64, 128, 250, 500, 1000, 2000)
@@ -133,12 +133,8 @@ PANELS = {"features": "columns", "batch": "rows of a batch", "depth": "layers of
 
 def draw_growth(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """A panel each for columns, rows and layers; a line per device, attention's share in grey."""
-    check_can_draw()
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10.5, 3.2), layout="constrained")
-    panels = figure.subplots(1, len(PANELS))
-    for panel, (varied, label) in zip(panels, PANELS.items(), strict=True):
+    figure, axes = panels((10.5, 3.2), 1, len(PANELS))
+    for panel, (varied, label) in zip(axes, PANELS.items(), strict=True):
         for device, colour in (("cuda", DARK), ("cpu", LIGHT)):
             here = [
                 r for r in rows if (r["varied"], r["device"]) == (varied, device) and r["step_ms"]
@@ -151,8 +147,8 @@ def draw_growth(rows: Sequence[dict[str, Any]], path: Path) -> None:
         panel.set_xlabel(label)
         panel.set_ylabel("ms a step")
         panel.grid(alpha=0.2)
-    panels[1].legend(frameon=False)
-    _draw_attention(panels[0].twinx(), [r for r in rows if r["varied"] == "features"])
+    axes[1].legend(frameon=False)
+    _draw_attention(axes[0].twinx(), [r for r in rows if r["varied"] == "features"])
     save_svg(figure, path)
 
 

@@ -115,7 +115,6 @@ def peak_resident_mb() -> float:
 
 
 def synchronise(device: str) -> None:
-    """Wait for the device."""
     if device != "cpu":
         torch.cuda.synchronize()
 

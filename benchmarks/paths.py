@@ -124,7 +124,6 @@ def stepper_of(path: Path, shape: PathShape, device: str) -> Iterator[Stepper]:
 
 
 def take_steps(stepper: Stepper, steps: int) -> float:
-    """Seconds of the next steps."""
     start = time.perf_counter()
     for _ in range(steps):
         if stepper.epoch_is_over:
@@ -153,7 +152,6 @@ def rows_per_s(use: Callable[[VarTJepa, EncodedTable], object], stepper: Stepper
 
 
 def measure_path(emit: Emit, name: str, shape: PathShape, device: str, steps: int) -> None:
-    """One way on one shape."""
     os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()
     path = (CPU_PATHS if device == "cpu" else GPU_PATHS)[name]

@@ -270,7 +270,6 @@ def _check_json(path: Path | None) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The entry point."""
     run(bench, arguments)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -111,10 +112,7 @@ def downstream(
         embeddings=positive("--embeddings", embeddings),
         scale=make_scale(quick, epochs),
     )
-
-    check_machine(device)
-    study.run_downstream(out, plan, device, log)
-    finish(out, "downstream")
+    run_study("downstream", study.run_downstream, out, plan, device)
 
 
 @app.command(cls=ListCommand)
@@ -138,10 +136,7 @@ def uncertainty(
         embeddings=positive("--embeddings", embeddings),
         scale=make_scale(quick, epochs),
     )
-
-    check_machine(device)
-    study.run_uncertainty(out, plan, device, log)
-    finish(out, "uncertainty")
+    run_study("uncertainty", study.run_uncertainty, out, plan, device)
 
 
 @app.command(cls=ListCommand)
@@ -169,10 +164,7 @@ def sensitivity(
         runs=run_count(runs, quick),
         scale=make_scale(quick, epochs),
     )
-
-    check_machine(device)
-    study.run_sensitivity(out, plan, device, log)
-    finish(out, "sensitivity")
+    run_study("sensitivity", study.run_sensitivity, out, plan, device)
 
 
 @app.command(cls=ListCommand)
@@ -202,10 +194,7 @@ def labels(
         runs=run_count(runs, quick),
         scale=make_scale(quick, epochs),
     )
-
-    check_machine(device)
-    study.run_labels(out, plan, device, log)
-    finish(out, "labels")
+    run_study("labels", study.run_labels, out, plan, device)
 
 
 # --- all of them, the report, the datasets
@@ -257,34 +246,27 @@ def plan_steps(
     ranked = [name for name in WITH_TRUTH if name in datasets]
     repeated = [] if quick else [name for name in REPEATED_DATASETS if name in datasets]
     several = [name for name in ranked if name in repeated]
-
-    def run_downstream(names: list[str], embeddings: int = 1) -> None:
-        only = ["var_t_jepa"] if embeddings > 1 else None
-        downstream(
-            out, datasets=names, representations=only, settings=settings, embeddings=embeddings,
-            device=device, quick=quick,
-        )  # fmt: skip
-
-    def run_uncertainty(names: list[str], embeddings: int = 1) -> None:
-        uncertainty(
-            out, datasets=names, settings=settings, embeddings=embeddings, device=device,
-            quick=quick,
-        )  # fmt: skip
-
-    def run_labels() -> None:
-        labels(out, datasets=datasets, settings=settings, device=device, quick=quick)
-
     again = f"{REPEATS} pre-training seeds"
+    about: dict[str, Any] = {"settings": settings, "device": device, "quick": quick}
+    of_ours: dict[str, Any] = {"embeddings": REPEATS, **about}
     steps: list[tuple[str, Callable[[], None], bool]] = [
-        ("simulation", lambda: simulation(out, quick=quick), True),
-        ("downstream", lambda: run_downstream(datasets), True),
-        (f"downstream, {again}", lambda: run_downstream(repeated, REPEATS), bool(repeated)),
-        ("labels", run_labels, True),
-        ("uncertainty", lambda: run_uncertainty(ranked), bool(ranked)),
-        (f"uncertainty, {again}", lambda: run_uncertainty(several, REPEATS), bool(several)),
+        ("simulation", partial(simulation, out, quick=quick), True),
+        ("downstream", partial(downstream, out, datasets=datasets, **about), True),
+        (
+            f"downstream, {again}",
+            partial(downstream, out, datasets=repeated, representations=["var_t_jepa"], **of_ours),
+            bool(repeated),
+        ),
+        ("labels", partial(labels, out, datasets=datasets, **about), True),
+        ("uncertainty", partial(uncertainty, out, datasets=ranked, **about), bool(ranked)),
+        (
+            f"uncertainty, {again}",
+            partial(uncertainty, out, datasets=several, **of_ours),
+            bool(several),
+        ),
         (
             "sensitivity",
-            lambda: sensitivity(out, device=device, quick=quick),
+            partial(sensitivity, out, device=device, quick=quick),
             SENSITIVITY_DATASET in datasets,
         ),
     ]
@@ -386,13 +368,21 @@ def merge(
 # --- what the commands share
 
 
-def check_machine(device: str) -> None:
-    """Refuse before hours of work a device that is not there, and figures that cannot be drawn."""
+def run_study(
+    name: str,
+    run: Callable[[Path, Any, str, Callable[[str], None]], None],
+    out: Path,
+    plan: Any,
+    device: str,
+) -> None:
+    """Run a study; refuse before hours of work a device or a package that is not there."""
     from varjepa.environment import pick_device
     from varjepa.report.charts import check_can_draw
 
     pick_device(device)
     check_can_draw()
+    run(out, plan, device, log)
+    finish(out, name)
 
 
 def finish(out: Path, study: str) -> None:
@@ -461,7 +451,6 @@ def make_scale(quick: bool, epochs: int | None) -> Scale:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The entry point."""
     shell.run(app, arguments)
 
 

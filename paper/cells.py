@@ -6,11 +6,13 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from paper.compare import group
 from paper.datasets.catalogue import DATASETS
 from paper.datasets.loading import Dataset
 from paper.predictors.inputs import COMPONENTS, DEFAULT_ADAPTER, SIZES, Inputs, Tokens
@@ -45,6 +47,16 @@ def seeds_of(predictor: str, runs: int) -> list[int]:
     return [0] if PREDICTORS[predictor].body is None else list(range(runs))
 
 
+def describe_cell(rows: Sequence[Row], column: str = "coverage", what: str = "") -> str:
+    """The means of a cell by the values of a column, as a line of progress."""
+    first = rows[0]
+    means = [fmean(row["accuracy"] for row in some) for some in group(rows, column).values()]
+    return (
+        f"{first['dataset']}, {first['representation']}, {first['predictor']}, "
+        f"{first['setting']}{what}: {' '.join(f'{mean:.3f}' for mean in means)}"
+    )
+
+
 def coverages_of(is_ranked: bool) -> tuple[float, ...]:
     """A representation without an uncertainty is only scored on all rows."""
     return COVERAGES if is_ranked else (1.0,)
@@ -70,7 +82,7 @@ def choices_of(
         return _default_choices(predictor, embedding_of)
     usual = CHOICES.get(predictor, {})
     if embedding_of is None:
-        bare = {name: _without_adapter(change) for name, change in usual.items()}
+        bare = {n: {k: v for k, v in c.items() if k != "adapter"} for n, c in usual.items()}
         usual = {name: change for name, change in bare.items() if change}
     choices = CHOICES_OF.get(embedding_of or "", {}).get(predictor, usual)
     return dict(choices) if choices and setting == "ours" else {"default": {}}
@@ -87,10 +99,6 @@ def _default_choices(predictor: str, embedding_of: str | None) -> dict[str, Mapp
         "principal" if name == "default" else name: {**change, **wide}
         for name, change in choices.items()
     }
-
-
-def _without_adapter(change: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in change.items() if key != "adapter"}
 
 
 def predictor_settings(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from paper.published import Quoted
+from varjepa.evaluate.run import REPRESENTATIONS
 from varjepa.report.store import Row
 from varjepa.report.tables import Cell, Mark, Table
 
@@ -23,11 +24,7 @@ TITLES = {
     "xgboost": "XGBoost",
     "linear_probe": "linear probe",
     "logistic": "logistic regression",
-    "raw": "raw",
-    "pca": "PCA of raw",
-    "t_jepa": "T-JEPA",
-    "var_t_jepa": "Var-T-JEPA",
-    "raw+var_t_jepa": "raw + Var-T-JEPA",
+    **REPRESENTATIONS,
 }
 """predictors and representations as a reader sees them"""
 
@@ -70,7 +67,6 @@ def summarise(rows: Sequence[Row], metric: str) -> Summary:
 
 
 def deviation(values: Sequence[float]) -> float | None:
-    """Sample standard deviation; None for a single value."""
     return statistics.stdev(values) if len(values) > 1 else None
 
 
@@ -80,7 +76,6 @@ def standard_error(values: Sequence[float]) -> float | None:
 
 
 def group(rows: Sequence[Row], *names: str) -> Groups:
-    """Rows by the values of some columns."""
     groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
         groups[tuple(row[name] for name in names)].append(row)
@@ -232,7 +227,6 @@ def counted(names: Iterable[str]) -> str:
 
 
 def with_missing(evidence: str, missing: int) -> str:
-    """Evidence that says how much of it is not there."""
     return f"{evidence}; {missing} missing" if missing else evidence
 
 

@@ -12,13 +12,20 @@ label, its rows ranked by ``uncertainty(table)``.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from paper.cells import choices_of, coverages_of, predictor_settings, score_cell, seeds_of
+from paper.cells import (
+    choices_of,
+    coverages_of,
+    describe_cell,
+    predictor_settings,
+    score_cell,
+    seeds_of,
+)
 from paper.compare import (
     LEGEND,
     TITLES,
@@ -39,10 +46,16 @@ from paper.compare import (
 )
 from paper.datasets.catalogue import DATASETS
 from paper.published import PAPER_PREDICTORS, PAPER_REPRESENTATIONS, Quoted, downstream_paper_value
-from paper.representations import LEARNED, REPRESENTATIONS, Workbench, is_ranked
-from paper.settings import FULL, SETTINGS, SPLIT_SEED, Scale, Setting, training_for
+from paper.representations import (
+    LEARNED,
+    REPRESENTATIONS,
+    Workbench,
+    input_settings,
+    is_ranked,
+)
+from paper.settings import FULL, SETTINGS, Scale, Setting
 from varjepa.metrics.selective import COVERAGES
-from varjepa.report.store import Job, Log, ResultStore, Row, no_log, plain, run_jobs, study_folder
+from varjepa.report.store import Job, Log, ResultStore, Row, no_log, run_jobs, study_folder
 from varjepa.report.tables import Cell, Table
 
 FILE = "downstream.json"
@@ -104,26 +117,18 @@ def run_downstream(
             def compute(job: Job, seeds: list[int], bench: Workbench = bench) -> list[Row]:
                 return run_cell(bench, job.about, seeds, choice_made(store, job.about))
 
-            run_jobs(store, plan.jobs(dataset), compute, log, describe)
+            run_jobs(store, plan.jobs(dataset), compute, log, describe_cell)
 
 
 def open_downstream(folder: Path, scale: Scale = FULL) -> ResultStore:
     """``downstream.json``, refused where it holds rows of other settings."""
 
     def settings(row: Row) -> dict[str, Any]:
-        model = LEARNED.get(row["representation"])
-        spec = None
-        if model is not None:
-            seed = row["embedding_seed"]
-            spec = plain(training_for(row["dataset"], model, row["setting"], scale, seed))
+        embedding_of = row["dataset"] if row["representation"] in LEARNED else None
         return {
-            "rows": scale.rows,
-            "split_seed": SPLIT_SEED,
+            **input_settings(row, scale, row["embedding_seed"]),
             "standardise": row["setting"] != "paper",
-            "pretraining": spec,
-            **predictor_settings(
-                row["predictor"], row["dataset"] if model else None, scale, row["setting"]
-            ),
+            **predictor_settings(row["predictor"], embedding_of, scale, row["setting"]),
         }
 
     return ResultStore(folder / FILE, KEY, settings)
@@ -159,15 +164,6 @@ def run_cell(
         choice,
     )
     return [{"uncertainty": score, **row} for row in scored]
-
-
-def describe(rows: Sequence[Row]) -> str:
-    first = rows[0]
-    means = [fmean(r["accuracy"] for r in some) for some in group(rows, "coverage").values()]
-    return (
-        f"{first['dataset']}, {first['representation']}, {first['predictor']}, "
-        f"{first['setting']}: {' '.join(f'{mean:.3f}' for mean in means)}"
-    )
 
 
 # --- findings: the goals that were set before any run, each true, false or open
@@ -354,7 +350,8 @@ def _against_raw(cells: Cells, others: Cells) -> Finding:
 
 def cost_finding(trainings: Sequence[Row], setting: str) -> Finding:
     """The seven Var-T-JEPA trainings of a setting, together and each."""
-    mine = {row["dataset"]: row for row in first_trainings(trainings, "var_t_jepa", setting)}
+    wanted = ("var_t_jepa", setting, 0)
+    mine = {r["dataset"]: r for r in trainings if (r["model"], r["setting"], r["seed"]) == wanted}
     there = [name for name in DATASETS if name in mine]
     total = sum(mine[name]["seconds"] for name in there)
     missing = len(DATASETS) - len(there)
@@ -373,12 +370,6 @@ def cost_finding(trainings: Sequence[Row], setting: str) -> Finding:
     )
 
 
-def first_trainings(trainings: Sequence[Row], model: str, setting: str) -> list[Row]:
-    """Those that the tables are about: one per dataset, from the first seed."""
-    wanted = (model, setting, 0)
-    return [row for row in trainings if (row["model"], row["setting"], row["seed"]) == wanted]
-
-
 # --- tables
 
 METRICS = {
@@ -395,16 +386,16 @@ def downstream_blocks(rows: Sequence[Row], trainings: Sequence[Row]) -> list[Blo
     first = first_embeddings(rows)
     by_setting = {s: [row for row in first if row["setting"] == s] for s in begun(rows)}
 
-    def metric_tables(metric: str, names: Sequence[str], is_open: bool) -> list[Table]:
+    def block(name: str, title: str, about: str, tables: Sequence[Table]) -> Block:
+        shown = tables if rows else ()
+        return Block(name, "downstream", title, about, tables=shown, is_run=bool(rows))
+
+    def metric_tables(metric: str, names: Sequence[str], is_open: bool = False) -> list[Table]:
         return [
             metric_table(mine, metric, setting, names, is_open)
             for setting, mine in by_setting.items()
             if mine or setting == "paper"
         ]
-
-    def block(name: str, title: str, about: str, tables: Callable[[], list[Table]]) -> Block:
-        made = tables() if rows else []
-        return Block(name, "downstream", title, about, tables=made, is_run=bool(rows))
 
     findings: dict[str, list[Finding]] = {
         s: downstream_findings(rows, s, trainings) for s in SETTINGS
@@ -413,23 +404,21 @@ def downstream_blocks(rows: Sequence[Row], trainings: Sequence[Row]) -> list[Blo
         "accuracy",
         "Var-T-JEPA by coverage (Section 4.2, Appendix B.1)",
         f"Accuracy. {LEGEND}",
-        lambda: metric_tables("accuracy", ["var_t_jepa"], True),
+        metric_tables("accuracy", ["var_t_jepa"], is_open=True),
     )
     representations = block(
         "representations",
         "Representations compared",
         "Accuracy on all test rows; cells as above.",
-        lambda: [representation_table(first), *against_raw(first)],
+        [representation_table(first), *against_raw(first)],
     )
     f1 = block(
         "f1",
         "F1",
         'Compared with what the paper calls "macro F1" is our *weighted* F1: the paper\'s cells of '
         "constant predictions fit only the weighted one.",
-        lambda: (
-            metric_tables("f1_weighted", PAPER_REPRESENTATIONS, False)
-            + metric_tables("f1_macro", PAPER_REPRESENTATIONS, False)
-        ),
+        metric_tables("f1_weighted", PAPER_REPRESENTATIONS)
+        + metric_tables("f1_macro", PAPER_REPRESENTATIONS),
     )
     seeds, costs = embedding_table(rows), training_table(trainings)
     none = "" if seeds else "No dataset has been embedded from several seeds."
@@ -493,7 +482,6 @@ def metric_table(
 def dataset_cells(
     cells: Groups, metric: str, name: str, predictor: str, coverage: float
 ) -> list[Cell]:
-    """A cell per dataset."""
     shown = []
     for dataset in DATASETS:
         here = cells.get((dataset, name, predictor, coverage))

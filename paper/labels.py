@@ -17,10 +17,10 @@ MNIST alone would take hours. (The learned Linear(D·d → D) of the other table
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -30,6 +30,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from paper.cells import describe_cell
 from paper.compare import MISSING, TITLES, Block, Figure, Groups, group, plus_minus, standard_error
 from paper.datasets.catalogue import DATASETS
 from paper.predictors.inputs import Adapter, InputEncoder, Inputs, Tokens, token_moments
@@ -40,8 +41,8 @@ from paper.predictors.training import (
     TrainingSettings,
     fit_models,
 )
-from paper.representations import LEARNED, Workbench
-from paper.settings import FULL, SETTINGS, SPLIT_SEED, Scale, Setting, training_for
+from paper.representations import LEARNED, Workbench, input_settings
+from paper.settings import FULL, SETTINGS, SPLIT_SEED, Scale, Setting
 from varjepa.environment import describe_environment, pick_device
 from varjepa.evaluate.predictors import (
     COMPARED,
@@ -49,10 +50,11 @@ from varjepa.evaluate.predictors import (
     balance_blocks,
     labelled_rows,
     linear_guesses,
+    longer_schedule,
     sizes_that_fit,
 )
 from varjepa.evaluate.splits import Index, split_rows
-from varjepa.report.charts import DARK, LIGHT, check_can_draw, save_svg
+from varjepa.report.charts import DARK, LIGHT, panels, save_svg
 from varjepa.report.store import Job, Log, ResultStore, Row, no_log, plain, run_jobs, study_folder
 from varjepa.report.tables import Table
 
@@ -76,7 +78,6 @@ Moments = tuple[Tensor, Tensor]
 
 
 def adapter_of(predictor: str) -> Adapter:
-    """How embeddings enter a model."""
     return "mean" if predictor == TREES else "flat"
 
 
@@ -94,10 +95,9 @@ def longer_training(settings: TrainingSettings, rows: int, steps: int) -> Traini
     A predictor may take at least so many steps: on a hundred rows fifty epochs would leave it half
     trained.
     """
-    batch = min(settings.batch, max(16, rows // 20))
-    epochs = max(settings.epochs, math.ceil(steps / math.ceil(rows / batch)))
-    patience = settings.patience * epochs // settings.epochs
-    return replace(settings, batch=batch, epochs=epochs, patience=patience)
+    o = settings
+    batch, epochs, patience = longer_schedule(rows, steps, o.batch, o.epochs, o.patience)
+    return replace(o, batch=batch, epochs=epochs, patience=patience)
 
 
 def linear_features(inputs: Inputs, train: Index) -> Callable[[Index], NDArray[np.float64]]:
@@ -218,22 +218,23 @@ def run_labels(folder: Path, plan: LabelsPlan, device: str = "auto", log: Log = 
             def compute(job: Job, seeds: list[int], bench: Workbench = bench) -> list[Row]:
                 return run_curve(bench, job.about, job.each["labels"], seeds)
 
-            run_jobs(store, plan.jobs(dataset), compute, log, describe)
+            run_jobs(
+                store,
+                plan.jobs(dataset),
+                compute,
+                log,
+                partial(describe_cell, column="labels", what=", few labels"),
+            )
 
 
 def open_labels(folder: Path, scale: Scale = FULL) -> ResultStore:
     """``low_labels.json``, refused where it holds rows of other settings."""
 
     def settings(row: Row) -> dict[str, Any]:
-        model = LEARNED.get(row["representation"])
-        spec = None
-        if model is not None:
-            spec = plain(training_for(row["dataset"], model, row["setting"], scale))
+        is_learned = row["representation"] in LEARNED
         return {
-            "rows": scale.rows,
-            "split_seed": SPLIT_SEED,
-            "pretraining": spec,
-            "adapter": adapter_of(row["predictor"]) if model is not None else None,
+            **input_settings(row, scale),
+            "adapter": adapter_of(row["predictor"]) if is_learned else None,
             "training": plain(training_of(scale, row["labels"]))
             if row["predictor"] == PERCEPTRON
             else None,
@@ -287,21 +288,25 @@ def run_curve(
     ]
 
 
-def describe(rows: Sequence[Row]) -> str:
-    first = rows[0]
-    means = [fmean(row["accuracy"] for row in some) for some in group(rows, "labels").values()]
-    return (
-        f"{first['dataset']}, {first['representation']}, {first['predictor']}, "
-        f"{first['setting']}, few labels: {' '.join(f'{mean:.3f}' for mean in means)}"
-    )
-
-
 # --- tables and figure
 
 
 def labels_blocks(rows: Sequence[Row]) -> list[Block]:
     """What is gained over raw columns, then every curve."""
-    drawn = [row for row in rows if has_panel(row)]
+    has_panel = any(
+        row["dataset"] in DATASETS
+        and row["predictor"] in LABEL_PREDICTORS
+        and row["representation"] in COMPARED
+        and row["setting"] in SETTINGS
+        for row in rows
+    )
+    figure = Figure(
+        "low_labels.svg",
+        "Accuracy by number of labels",
+        lambda path: draw_label_curves(rows, path),
+        "A panel per model and dataset: accuracy over the number of labels",
+        "Bands: one standard error.",
+    )
     return [
         Block(
             "labels",
@@ -312,7 +317,7 @@ def labels_blocks(rows: Sequence[Row]) -> list[Block]:
             "Embeddings are those of the tables above, so labels of all training and validation "
             "rows have picked their checkpoint.",
             tables=[*gain_table(rows), *curve_table(rows)],
-            figures=[label_figure(drawn)] if drawn else (),
+            figures=[figure] if has_panel else (),
             is_run=bool(rows),
         )
     ]
@@ -384,7 +389,6 @@ def curve_table(rows: Sequence[Row]) -> list[Table]:
 
 
 def sizes_there(rows: Sequence[Row]) -> list[int]:
-    """Numbers of labels, ascending."""
     return sorted({row["labels"] for row in rows})
 
 
@@ -393,45 +397,21 @@ COLOURS = {"paper": LIGHT, "ours": DARK, "default": "black"}
 STROKES = {"raw": ":", "raw+var_t_jepa": "--"}
 
 
-def has_panel(row: Row) -> bool:
-    """Whether a row is of a dataset, model, representation and setting that are drawn."""
-    return (
-        row["dataset"] in DATASETS
-        and row["predictor"] in LABEL_PREDICTORS
-        and row["representation"] in COMPARED
-        and row["setting"] in SETTINGS
-    )
-
-
-def label_figure(rows: Sequence[Row]) -> Figure:
-    return Figure(
-        "low_labels.svg",
-        "Accuracy by number of labels",
-        lambda path: draw_label_curves(rows, path),
-        "A panel per model and dataset: accuracy over the number of labels",
-        "Bands: one standard error.",
-    )
-
-
 def draw_label_curves(rows: Sequence[Row], path: Path) -> None:
     """A panel per model and dataset: means over draws, with a band of one standard error."""
-    check_can_draw()
-    from matplotlib.figure import Figure as Canvas
-
     curves = group(rows, "dataset", "predictor", "representation", "setting")
     datasets = [name for name in DATASETS if any(key[0] == name for key in curves)]
     models = [name for name in LABEL_PREDICTORS if any(key[1] == name for key in curves)]
     size = 1.9 * len(datasets) + 0.4, 1.8 * len(models) + 0.5
-    figure = Canvas(figsize=size, layout="constrained")
-    panels = figure.subplots(len(models), len(datasets), squeeze=False)
+    figure, axes = panels(size, len(models), len(datasets), squeeze=False)
     named: dict[str, Any] = {}
-    for panel_row, model in zip(panels, models, strict=True):
+    for panel_row, model in zip(axes, models, strict=True):
         panel_row[0].set_ylabel(f"{TITLES[model]}\naccuracy", fontsize=8)
         for panel, dataset in zip(panel_row, datasets, strict=True):
             named |= _draw_panel(panel, curves, dataset, model)
-    for panel, dataset in zip(panels[0], datasets, strict=True):
+    for panel, dataset in zip(axes[0], datasets, strict=True):
         panel.set_title(DATASETS[dataset].title, fontsize=9)
-    for panel in panels[-1]:
+    for panel in axes[-1]:
         panel.set_xlabel("labels", fontsize=8)
     figure.legend(
         named.values(),

@@ -75,12 +75,6 @@ def build_estimator(spec: Pretraining, device: str) -> VarTJEPA | TJEPA:
     return kind().set_params(**nested(kind.settings_kinds, {**first, **o}))
 
 
-def default_estimator(spec: DefaultTraining, device: str) -> VarTJEPA:
-    """The estimator as a user gets it; a smoke run has fewer epochs."""
-    estimator = VarTJEPA(device=device, random_state=spec.seed)
-    return estimator.set_params(training__epochs=spec.epochs) if spec.epochs else estimator
-
-
 def all_kinds(table: pa.Table) -> dict[str, Kind]:
     """The kind of every column; a column whose kind is given is modelled whatever it holds."""
     return {column.name: column.kind for column in infer_schema(table).columns}
@@ -159,8 +153,11 @@ def obtain(
         measures = (*RANKING, *ANSWERS) if isinstance(spec, DefaultTraining) else RANKING
         scores = score_table(estimator, data.table, measures)
     made = Embedded(tokens, scores, {**training, **diagnose(tokens)})
+    tensors = {"tokens": tokens}
+    tensors |= {name: torch.from_numpy(values.copy()) for name, values in scores.items()}
     make_folder(path.parent)
-    write_embedded(path, made)
+    with replacing(path) as temporary:
+        save_file(tensors, temporary, metadata={"training": json.dumps(dict(made.training))})
     return made
 
 
@@ -179,7 +176,9 @@ def obtain_model(
         return kind.load(folder).set_params(device=device), training
     estimator: VarTJEPA | TJEPA
     if isinstance(spec, DefaultTraining):
-        estimator, every = default_estimator(spec, device), LOG_EVERY
+        estimator, every = VarTJEPA(device=device, random_state=spec.seed), LOG_EVERY
+        if spec.epochs:  # a smoke run
+            estimator.set_params(training__epochs=spec.epochs)
     else:
         estimator, every = build_estimator(spec, device), spec.check_every
     start = time.perf_counter()
@@ -226,7 +225,6 @@ def obtain_model(
 
 
 def embedding_path(results: Path, name: str) -> Path:
-    """Where the embeddings of a training are cached."""
     return results / "embeddings" / f"{name}.safetensors"
 
 
@@ -279,14 +277,6 @@ def diagnose(tokens: Tensor) -> dict[str, float]:
     diagnosis = diagnose_collapse(tokens[:DIAGNOSED].float().numpy())
     names = ("scale", "effective_rank", "varying_share", "silent_share")
     return {name: round(getattr(diagnosis, name), 6) for name in names}
-
-
-def write_embedded(path: Path, embedded: Embedded) -> None:
-    """Write embeddings with everything that says what they are."""
-    tensors = {"tokens": embedded.tokens}
-    tensors |= {name: torch.from_numpy(v.copy()) for name, v in embedded.scores.items()}
-    with replacing(path) as temporary:
-        save_file(tensors, temporary, metadata={"training": json.dumps(dict(embedded.training))})
 
 
 def read_embedded(path: Path, stamp: Mapping[str, Any]) -> Embedded:

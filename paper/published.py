@@ -24,7 +24,6 @@ UNCERTAINTY_METRICS = ("spearman", "auroc", "aurc")
 
 
 def simulation_paper_value(variant: str, latent: str, metric: str) -> tuple[float, float]:
-    """A cell of Table 1."""
     line = _tables()["simulation"][f"{variant} {latent}"]
     mean, std = line[SIMULATION_METRICS.index(metric)]
     return mean, std

@@ -317,7 +317,6 @@ def _time(rows: Iterable[Row], name: str = "seconds") -> str:
 def goals_block(
     downstream: Sequence[Row], trainings: Sequence[Row], uncertainty: Sequence[Row]
 ) -> Block:
-    """A row per goal, a column per setting."""
     by_setting: dict[str, list[Finding]] = {
         setting: [
             *downstream_findings(downstream, setting, trainings),
@@ -527,7 +526,6 @@ def write_document(folder: Path, path: Path) -> None:
 
 
 def read_document(path: Path) -> str:
-    """The text of a Markdown file."""
     try:
         return path.read_text(encoding="utf-8")
     except (UnicodeDecodeError, IsADirectoryError) as error:
@@ -595,6 +593,7 @@ def render_page(folder: Path) -> str:
     results = read_results(folder)
     blocks = build_blocks(results)
     studies = dict.fromkeys(block.study for block in blocks if block.study)
+    shown = {s: [t for b in blocks if b.study == s for t in b.tables] for s in studies}
     environment = describe_environment()
     page = ReportPage(
         title="varjepa: the paper's experiments, compared with ours",
@@ -610,10 +609,13 @@ def render_page(folder: Path) -> str:
         "paper",
         page=page,
         blocks=blocks,
-        marks={s: _marks([b for b in blocks if b.study == s]) for s in studies},
+        marks={s: sum((table.marks for table in tables), Counter()) for s, tables in shown.items()},
         is_run={s: any(b.is_run and b.tables for b in blocks if b.study == s) for s in studies},
         commands={s: f"python -m paper {s} --out {shlex.quote(str(folder))}" for s in studies},
-        warnings=_warnings_by_study(results),
+        warnings={
+            s: [text for name, text in results.warnings.items() if FILES[name].study == s]
+            for s in studies
+        },
         signs=SIGNS,
         draw=lambda figure: trusted(
             inline(
@@ -624,14 +626,3 @@ def render_page(folder: Path) -> str:
             )
         ),
     )
-
-
-def _marks(blocks: Sequence[Block]) -> Counter[Any]:
-    return sum((table.marks for block in blocks for table in block.tables), Counter())
-
-
-def _warnings_by_study(results: Results) -> dict[str, list[str]]:
-    by_study: dict[str, list[str]] = {}
-    for name, text in results.warnings.items():
-        by_study.setdefault(FILES[name].study, []).append(text)
-    return by_study

@@ -60,6 +60,14 @@ def is_ranked(representation: str) -> bool:
     return LEARNED.get(representation) == "var_t_jepa"
 
 
+def input_settings(row: Row, scale: Scale, seed: int = 0) -> dict[str, Any]:
+    """What the inputs of a row's predictor depend on."""
+    model, spec = LEARNED.get(row["representation"]), None
+    if model is not None:
+        spec = plain(training_for(row["dataset"], model, row["setting"], scale, seed))
+    return {"rows": scale.rows, "split_seed": SPLIT_SEED, "pretraining": spec}
+
+
 def open_trainings(folder: Path, scale: Scale = FULL) -> ResultStore:
     """``representations.json``: what each embedding cost, and whether it has collapsed."""
 
@@ -150,7 +158,6 @@ class Workbench:
         return self.chosen[name]
 
     def inputs(self, representation: str, embedded: Embedded | None, standardise: bool) -> Inputs:
-        """What a predictor is fitted on."""
         if representation == "pca":
             return Inputs(raw=self.pca)
         tokens = None if embedded is None else Tokens(embedded.tokens, standardise)
@@ -159,7 +166,6 @@ class Workbench:
 
 
 def embedding_name(dataset: str, setting: str, spec: AnyTraining) -> str:
-    """Of its files."""
     return f"{dataset}-{spec.model}-{setting}-{spec.seed}"
 
 

@@ -89,7 +89,6 @@ def open_sensitivity(folder: Path, scale: Scale = FULL) -> ResultStore:
 
 
 def column_spec(table: str, column: str, scale: Scale) -> Pretraining:
-    """The training of one column."""
     changes = SENSITIVITY[table][column]
     return pretraining(SENSITIVITY_DATASET, "var_t_jepa", "paper", scale, changes=changes)
 
@@ -154,7 +153,6 @@ def sensitivity_blocks(rows: Sequence[Row]) -> list[Block]:
 
 
 def lines(rows: Sequence[Row], cells: Groups, table: str) -> list[list[str | Cell]]:
-    """A line per predictor and coverage."""
     others = {row["predictor"] for row in rows} - set(SENSITIVITY_PREDICTORS)
 
     def cell(column: str, predictor: str, coverage: float) -> Cell:

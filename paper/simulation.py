@@ -32,7 +32,7 @@ from paper.published import SIMULATION_METRICS, simulation_paper_value
 from varjepa.environment import describe_environment
 from varjepa.models.simulation import SimulationModelSettings, SimulationVarJEPA
 from varjepa.randomness import generator_for
-from varjepa.report.charts import check_can_draw, save_svg
+from varjepa.report.charts import panels, save_svg
 from varjepa.report.store import Job, ResultStore, Row, plain, run_jobs, study_folder
 from varjepa.report.tables import Cell, Table
 from varjepa.training.simulation import (
@@ -108,7 +108,6 @@ class Process:
     h_y: FrozenMap
 
     def sample(self, rows: int, generator: torch.Generator) -> PairedSample:
-        """Draw rows of this world."""
         o = self.settings
 
         def normal(*shape: int) -> Tensor:
@@ -491,73 +490,63 @@ def simulation_findings(rows: Sequence[Row]) -> list[Finding]:
         return cell(variant, latent, "kl_aggregate")[0]
 
     several = min(len({r["run"] for r in rows if r["variant"] == v}) for v in variants) > 1
-    findings: list[tuple[str, bool, str]] = []
+    findings: list[Finding] = []
+
+    def add(claim: str, holds: bool, evidence: str) -> None:
+        findings.append(Finding(claim, holds, evidence))
+
     if variants >= {"A"}:
         accuracy = cell("A", "s_x", "accuracy")[0]
-        findings.append(
-            (
-                "A: the ELBO alone keeps s_x readable (accuracy ≥ .99) and near N(0, I) (KL ≤ .15)",
-                accuracy >= 0.99 and kl("A") <= 0.15,
-                f"accuracy {accuracy:.4f}, KL {kl('A'):.3f}",
-            )
+        add(
+            "A: the ELBO alone keeps s_x readable (accuracy ≥ .99) and near N(0, I) (KL ≤ .15)",
+            accuracy >= 0.99 and kl("A") <= 0.15,
+            f"accuracy {accuracy:.4f}, KL {kl('A'):.3f}",
         )
     if several and variants >= set("ABCD"):
         base, std = cell("A", "s_x", "kl_aggregate")
         gaps = {v: abs(kl(v) - base) for v in "BCD"}
-        findings.append(
-            (
-                "B, C, D: SIGReg adds nothing on s_x (KL within two standard deviations of A)",
-                all(gap <= 2 * std for gap in gaps.values()),
-                ", ".join(f"{v} {gap:.3f}" for v, gap in gaps.items()) + f" against {std:.3f}",
-            )
+        add(
+            "B, C, D: SIGReg adds nothing on s_x (KL within two standard deviations of A)",
+            all(gap <= 2 * std for gap in gaps.values()),
+            ", ".join(f"{v} {gap:.3f}" for v, gap in gaps.items()) + f" against {std:.3f}",
         )
     if variants >= set("AEI"):
         ratios = {v: kl(v) / kl("A") for v in "EI"}
-        findings.append(
-            (
-                "E, I: without its KL, s_x leaves N(0, I) (KL at least 30 × A's)",
-                all(ratio >= 30 for ratio in ratios.values()),
-                ", ".join(f"{v} {ratio:.0f} ×" for v, ratio in ratios.items()),
-            )
+        add(
+            "E, I: without its KL, s_x leaves N(0, I) (KL at least 30 × A's)",
+            all(ratio >= 30 for ratio in ratios.values()),
+            ", ".join(f"{v} {ratio:.0f} ×" for v, ratio in ratios.items()),
         )
     if several and variants >= set("GH"):
         (g, g_std), (h, h_std) = (cell(v, "s_x", "accuracy") for v in "GH")
-        findings.append(
-            (
-                "G: without likelihoods the latent collapses (accuracy ≤ .62); H clearly above G",
-                g <= 0.62 and h - h_std > g + g_std,
-                f"G {g:.3f} ± {g_std:.3f}, H {h:.3f} ± {h_std:.3f}",
-            )
+        add(
+            "G: without likelihoods the latent collapses (accuracy ≤ .62); H clearly above G",
+            g <= 0.62 and h - h_std > g + g_std,
+            f"G {g:.3f} ± {g_std:.3f}, H {h:.3f} ± {h_std:.3f}",
         )
     if variants >= set("AIJ"):
         a, j, i = (kl(v) for v in "AJI")
-        findings.append(
-            (
-                "J: SIGReg instead of KL repairs s_x part of the way (KL between A and I)",
-                a < j < i,
-                f"{a:.3f} < {j:.3f} < {i:.3f}",
-            )
+        add(
+            "J: SIGReg instead of KL repairs s_x part of the way (KL between A and I)",
+            a < j < i,
+            f"{a:.3f} < {j:.3f} < {i:.3f}",
         )
     if variants >= set("ACD"):
         shares = {v: kl(v, "s_y") / kl("A", "s_y") for v in "CD"}
-        findings.append(
-            (
-                "C, D: SIGReg on s_y brings its KL at least 30 % below A's",
-                all(share <= 0.7 for share in shares.values()),
-                ", ".join(f"{v} {1 - share:.0%} below" for v, share in shares.items()),
-            )
+        add(
+            "C, D: SIGReg on s_y brings its KL at least 30 % below A's",
+            all(share <= 0.7 for share in shares.values()),
+            ", ".join(f"{v} {1 - share:.0%} below" for v, share in shares.items()),
         )
     if variants >= set("ABCDEFGHIJ"):
         kls = {v: kl(v, "s_y") for v in "ABCDEFGHIJ"}
         worst = max(kls, key=kls.__getitem__)
-        findings.append(
-            (
-                "I: without any KL, s_y is the worst of all",
-                worst == "I",
-                f"worst is {worst} with {kls[worst]:.1f}",
-            )
+        add(
+            "I: without any KL, s_y is the worst of all",
+            worst == "I",
+            f"worst is {worst} with {kls[worst]:.1f}",
         )
-    return [Finding(*finding) for finding in findings]
+    return findings
 
 
 # --- Table 1 and its figure
@@ -612,7 +601,6 @@ def simulation_blocks(rows: Sequence[Row], epoch_rows: Sequence[Row]) -> list[Bl
 
 
 def simulation_cell(rows: Sequence[Row], variant: str, latent: str, metric: str) -> Cell:
-    """Ours and the paper's; they agree by the table's own rule."""
     ours = summarise(rows, variant, latent, metric)
     mean, std = simulation_paper_value(variant, latent, metric)
     reference = _spread(Summary(mean, std))
@@ -635,7 +623,6 @@ def _spread(value: Summary) -> str:
 
 
 def epoch_figure(rows: Sequence[Row]) -> Figure:
-    """How the latent distributions evolve."""
     return Figure(
         "epoch_diagnostics.svg",
         "Latent distributions over training",
@@ -653,20 +640,16 @@ def draw_epoch_diagnostics(epoch_rows: Sequence[Row], path: Path) -> None:
 
     Upper row s_x, lower row s_y. The upper right panel holds the legend.
     """
-    check_can_draw()
-    from matplotlib.figure import Figure as Canvas
-
     variants = sorted({row["variant"] for row in epoch_rows})
     colours = {variant: f"C{i}" for i, variant in enumerate(variants)}
-    figure = Canvas(figsize=(12, 5.2), layout="constrained")
-    axes = figure.subplots(2, 4, sharex=True)
-    panels = [
+    figure, axes = panels((12, 5.2), 2, 4, sharex=True)
+    curves = [
         (axes[i][j], f"{metric}_{latent}", f"{_TITLES[metric]}({latent})")
         for i, latent in enumerate(LATENTS)
         for j, metric in enumerate(_FOLLOWED)
     ]
-    panels.append((axes[1][3], "coupling", "E KL(q(s_y|s_x,z,y) ‖ p(s_y|s_x,z))"))
-    for axis, curve, title in panels:
+    curves.append((axes[1][3], "coupling", "E KL(q(s_y|s_x,z,y) ‖ p(s_y|s_x,z))"))
+    for axis, curve, title in curves:
         for variant in variants:
             lowest, mean, highest = _band(epoch_rows, variant, curve)
             epochs = range(len(mean))

@@ -24,6 +24,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +66,8 @@ from varjepa.metrics.confidence import (
 )
 from varjepa.metrics.selective import aurc, risk_coverage, selective_scores
 from varjepa.models.inference import LATENT_KINDS, default_aggregate
-from varjepa.report.charts import DARK, LIGHT, check_can_draw, save_svg
-from varjepa.report.store import Log, ResultStore, Row, no_log, plain, study_folder
+from varjepa.report.charts import DARK, LIGHT, panels, save_svg
+from varjepa.report.store import Job, Log, ResultStore, Row, no_log, plain, run_jobs, study_folder
 from varjepa.report.tables import Cell, Table
 
 Floats = NDArray[np.float64]
@@ -146,40 +148,43 @@ def run_uncertainty(
         table, per_row = open_uncertainty(folder, plan.scale)
         for dataset in plan.datasets:
             bench = Workbench(folder, dataset, plan.scale, device, log)
-            for setting in plan.settings:
-                for embedding_seed in range(plan.embeddings):
-                    _complete(bench, setting, embedding_seed, plan.runs, table, per_row)
-                about = {"dataset": dataset, "setting": setting, "embedding_seed": 0}
-                if dataset in WITH_TRUTH and not table.has(**about, score=TOLD):
-                    bound = bound_row(bench.raw, bench.ambiguity, bench.split)
-                    table.add([{**about, **bound}])
+            for setting, seed in product(plan.settings, range(plan.embeddings)):
+                about = {"dataset": dataset, "setting": setting, "embedding_seed": seed}
+                _complete(bench, about, plan.runs, table, per_row)
 
 
 def _complete(
-    bench: Workbench,
-    setting: Setting,
-    embedding_seed: int,
-    runs: int,
-    table: ResultStore,
-    per_row: ResultStore,
+    bench: Workbench, about: Row, runs: int, table: ResultStore, per_row: ResultStore
 ) -> None:
     """Whatever is missing of one embedding."""
-    about: Row = {"dataset": bench.dataset, "setting": setting, "embedding_seed": embedding_seed}
-    missing = [
-        seed for seed in range(runs) if not table.has(**about, arrangement="shared", seed=seed)
-    ]
-    if missing or not per_row.has(**about):
-        study = Study(bench, setting, embedding_seed)
-        if not per_row.has(**about):
-            per_row.add([{**about, **study.per_row()}])
-        for seed in missing:
-            table.add([{**about, **row} for row in study.run(seed)])
-            bench.log(f"{bench.dataset}, {setting}: uncertainty, run {seed}")
-    if bench.dataset in MIXED and not table.has(**about, score=BALANCED):
+    setting, embedding_seed = about["setting"], about["embedding_seed"]
+    study = cache(lambda: Study(bench, setting, embedding_seed))
+
+    def balanced(job: Job, seeds: list[int]) -> list[Row]:
         estimator = bench.estimator(setting, embedding_seed)
         assert isinstance(estimator, VarTJEPA)
-        balanced = balanced_row(estimator, bench.data.table, bench.ambiguity, bench.split)
-        table.add([{**about, **balanced}])
+        return [balanced_row(estimator, bench.data.table, bench.ambiguity, bench.split)]
+
+    def bound(job: Job, seeds: list[int]) -> list[Row]:
+        score = told_ambiguity(bench.raw, bench.ambiguity, bench.split)
+        return [_ambiguity_row("bound", TOLD, score, bench.ambiguity[bench.split.test])]
+
+    behind_figures = Job(about, [embedding_seed], seed_column="embedding_seed")
+    run_jobs(per_row, [behind_figures], lambda *_: [study().per_row()])
+    shared = {**about, "arrangement": "shared", "score": "random"}  # each run has such a row
+    run_jobs(
+        table,
+        [Job(shared, [seed]) for seed in range(runs)],
+        lambda job, seeds: study().run(seeds[0]),
+        bench.log,
+        lambda rows: f"{bench.dataset}, {setting}: uncertainty, run {rows[0]['seed']}",
+    )
+    if bench.dataset in MIXED:
+        alone = {**about, "arrangement": "balanced", "score": BALANCED}
+        run_jobs(table, [Job(alone, [0])], balanced)
+    if bench.dataset in WITH_TRUTH and embedding_seed == 0:
+        told = {**about, "arrangement": "bound", "score": TOLD}
+        run_jobs(table, [Job(told, [0])], bound)
 
 
 def open_uncertainty(folder: Path, scale: Scale = FULL) -> tuple[ResultStore, ResultStore]:
@@ -344,12 +349,6 @@ def balanced_row(estimator: VarTJEPA, table: pa.Table, ambiguity: Floats, split:
         **_ambiguity_row("balanced", BALANCED, test, ambiguity[split.test], device),
         "validation_spearman": rounded(spearman(held_out, ambiguity[split.validation])),
     }
-
-
-def bound_row(raw: RawFeatures, ambiguity: Floats, split: Split) -> Row:
-    """How well somebody finds ambiguous rows who is told the ambiguity of others."""
-    score = told_ambiguity(raw, ambiguity, split)
-    return _ambiguity_row("bound", TOLD, score, ambiguity[split.test], "cpu")
 
 
 def told_ambiguity(raw: RawFeatures, ambiguity: Floats, split: Split) -> Floats:
@@ -585,7 +584,6 @@ def _paper_cell(rows: Sequence[Row] | None, metric: str, dataset: str, score: st
 
 
 def mean_of(rows: Sequence[Row] | None, metric: str) -> str:
-    """Over runs, as text."""
     if not rows:
         return MISSING
     return mean_text([row[metric] for row in rows if row[metric] is not None])
@@ -671,40 +669,32 @@ def uncertainty_figures(per_row: Sequence[Row]) -> list[Figure]:
 
 def draw_uncertainty(per_row: Sequence[Row], path: Path) -> None:
     """A line of three panels per dataset; the last two only where the ambiguity is known."""
-    check_can_draw()
-    from matplotlib.figure import Figure as Canvas
-
-    figure = Canvas(figsize=(10.5, 3.1 * len(per_row)), layout="constrained")
-    axes = figure.subplots(len(per_row), 3, squeeze=False)
-    for letter, panels, row in zip("ABCDEFG", axes, per_row, strict=False):
+    figure, axes = panels((10.5, 3.1 * len(per_row)), len(per_row), 3, squeeze=False)
+    for letter, (risks, ambiguities, roc), row in zip("ABCDEFG", axes, per_row, strict=False):
         unsure, wrong = np.asarray(row["uncertainty"]), np.asarray(row["wrong"], dtype=float)
         curve = risk_coverage(wrong, unsure)
-        panels[0].plot(curve.coverage, curve.risk, color=DARK)
-        panels[0].axhline(wrong.mean(), color="grey", linestyle=":", linewidth=1)
+        risks.plot(curve.coverage, curve.risk, color=DARK)
+        risks.axhline(wrong.mean(), color="grey", linestyle=":", linewidth=1)
         _label(
-            panels[0],
+            risks,
             f"{letter}. {row['dataset']}: AURC {aurc(wrong, unsure):.3f}",
             "coverage",
             "risk",
         )
         if row["ambiguity"] is None:
-            panels[1].axis("off")
-            panels[2].axis("off")
+            ambiguities.axis("off")
+            roc.axis("off")
             continue
-        _draw_ambiguity(panels[1], panels[2], unsure, np.asarray(row["ambiguity"]))
+        _draw_ambiguity(ambiguities, roc, unsure, np.asarray(row["ambiguity"]))
     save_svg(figure, path)
 
 
 def draw_corruption(images: Sequence[Row], path: Path) -> None:
     """Digits of the dataset, a column per level of u."""
-    check_can_draw()
-    from matplotlib.figure import Figure as Canvas
-
     levels = list(dict.fromkeys(image["level"] for image in images))
     columns = [[image for image in images if image["level"] == level] for level in levels]
     deep = max(map(len, columns))
-    figure = Canvas(figsize=(1.2 * len(levels), 1.3 * deep), layout="constrained")
-    axes = figure.subplots(deep, len(levels), squeeze=False)
+    figure, axes = panels((1.2 * len(levels), 1.3 * deep), deep, len(levels), squeeze=False)
     for j, column in enumerate(columns):
         for i in range(deep):
             axes[i][j].axis("off")

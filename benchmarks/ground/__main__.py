@@ -160,7 +160,6 @@ def log(line: str) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The entry point."""
     run(ground, arguments)
 
 

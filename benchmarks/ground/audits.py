@@ -29,21 +29,27 @@ class ScoredCells:
     flagged: Bools
     repairs: Any  # (n, columns) of text or None
 
+    @classmethod
+    def empty(cls, frame: pd.DataFrame) -> ScoredCells:
+        """To be filled in."""
+        shape = frame.shape
+        return cls(np.full(shape, np.nan), np.zeros(shape, bool), np.full(shape, None, object))
+
 
 Finder = Callable[[pd.DataFrame, int], ScoredCells]
 
 
 def by_frequency(frame: pd.DataFrame, seed: int) -> ScoredCells:
     """Rare values are suspicious, and the most frequent value mends them."""
-    scores, flagged, repairs = _nothing(frame)
+    found = ScoredCells.empty(frame)
     for j, name in enumerate(frame.columns):
         column = frame[name]
         counts = column.map(column.value_counts()).to_numpy(np.float64)
-        scores[:, j] = -np.log(counts / max(column.notna().sum(), 1))
-        flagged[:, j] = counts == 1
+        found.scores[:, j] = -np.log(counts / max(column.notna().sum(), 1))
+        found.flagged[:, j] = counts == 1
         if column.notna().any():
-            repairs[:, j] = str(column.mode().iloc[0])
-    return ScoredCells(scores, flagged, repairs)
+            found.repairs[:, j] = str(column.mode().iloc[0])
+    return found
 
 
 def by_boosting(frame: pd.DataFrame, seed: int) -> ScoredCells:
@@ -52,7 +58,7 @@ def by_boosting(frame: pd.DataFrame, seed: int) -> ScoredCells:
     A number is scored by its residual in median absolute ones, a category by −log of its own
     probability.
     """
-    scores, flagged, repairs = _nothing(frame)
+    found = ScoredCells.empty(frame)
     coder = Coder(frame)
     coded = coder(frame)
     for j, is_category in enumerate(coded.is_category):
@@ -62,12 +68,12 @@ def by_boosting(frame: pd.DataFrame, seed: int) -> ScoredCells:
         for fit, asked in KFold(FOLDS, shuffle=True, random_state=seed).split(known):
             rows = known[fit], known[asked]
             fill = _category if is_category else _number
-            fill(coded, j, rows, seed, scores, flagged, repairs)
+            fill(coded, j, rows, seed, found)
         if not is_category:
-            spread = np.nanmedian(scores[:, j]) or np.nanmean(scores[:, j]) or 1.0
-            scores[:, j] /= spread
-            flagged[:, j] = scores[:, j] > 8.0
-    return ScoredCells(scores, flagged, repairs)
+            spread = np.nanmedian(found.scores[:, j]) or np.nanmean(found.scores[:, j]) or 1.0
+            found.scores[:, j] /= spread
+            found.flagged[:, j] = found.scores[:, j] > 8.0
+    return found
 
 
 def by_cleanlab(frame: pd.DataFrame, seed: int) -> ScoredCells:
@@ -79,7 +85,7 @@ def by_cleanlab(frame: pd.DataFrame, seed: int) -> ScoredCells:
     from cleanlab.filter import find_label_issues
     from cleanlab.rank import get_label_quality_scores
 
-    scores, flagged, repairs = _nothing(frame)
+    found = ScoredCells.empty(frame)
     coder = Coder(frame)
     coded = coder(frame)
     for j in np.flatnonzero(coded.is_category).tolist():
@@ -91,63 +97,60 @@ def by_cleanlab(frame: pd.DataFrame, seed: int) -> ScoredCells:
         if len(kept) < 2:
             continue
         other = ~np.isnan(y) & ~np.isin(y, kept)
-        scores[other, j], flagged[other, j] = -np.log(1e-6), True
+        found.scores[other, j], found.flagged[other, j] = -np.log(1e-6), True
         labels = np.searchsorted(kept, y[rows])
         p = np.zeros((len(rows), len(kept)))
         for fit, asked in KFold(FOLDS, shuffle=True, random_state=seed).split(rows):
             model = _classifier(seed).fit(others[rows[fit]], labels[fit])
             p[np.ix_(asked, model.classes_)] = model.predict_proba(others[rows[asked]])
-        scores[rows, j] = -np.log(np.maximum(get_label_quality_scores(labels, p), 1e-6))
-        flagged[rows, j] = find_label_issues(labels, p, n_jobs=1)
-        repairs[rows, j] = coded.levels[j].to_numpy(object)[kept[p.argmax(1)].astype(np.int64)]
-    return ScoredCells(scores, flagged, repairs)
+        found.scores[rows, j] = -np.log(np.maximum(get_label_quality_scores(labels, p), 1e-6))
+        found.flagged[rows, j] = find_label_issues(labels, p, n_jobs=1)
+        texts = coded.levels[j].to_numpy(object)
+        found.repairs[rows, j] = texts[kept[p.argmax(1)].astype(np.int64)]
+    return found
 
 
 def _classifier(seed: int) -> HistGradientBoostingClassifier:
     return HistGradientBoostingClassifier(max_iter=50, early_stopping=False, random_state=seed)
 
 
-def _category(
-    coded: CodedTable, j: int, rows: Any, seed: int, scores: Floats, flagged: Bools, repairs: Any
-) -> None:
+def _category(coded: CodedTable, j: int, rows: Any, seed: int, found: ScoredCells) -> None:
     fit, asked = rows
     y, others = coded.values[:, j], np.delete(coded.values, j, axis=1)
     codes, counts = np.unique(y[fit], return_counts=True)
     kept = codes[np.argsort(-counts)][:MOST_LEVELS]  # boosting grows a tree a level and round
     fit = fit[np.isin(y[fit], kept)]
     if len(np.unique(y[fit])) < 2:
-        scores[asked, j] = np.where(y[asked] == y[fit][0], 0.0, -np.log(1e-3))
+        found.scores[asked, j] = np.where(y[asked] == y[fit][0], 0.0, -np.log(1e-3))
         return
     model = _classifier(seed).fit(others[fit], y[fit])
     p = model.predict_proba(others[asked])
     place = np.searchsorted(model.classes_, y[asked]).clip(max=len(model.classes_) - 1)
     own = np.where(model.classes_[place] == y[asked], p[np.arange(len(asked)), place], 1e-6)
-    scores[asked, j] = -np.log(np.maximum(own, 1e-6))
-    flagged[asked, j] = own < LEAST
+    found.scores[asked, j] = -np.log(np.maximum(own, 1e-6))
+    found.flagged[asked, j] = own < LEAST
     texts = coded.levels[j].to_numpy(object)
-    repairs[asked, j] = texts[model.classes_[p.argmax(1)].astype(np.int64)]
+    found.repairs[asked, j] = texts[model.classes_[p.argmax(1)].astype(np.int64)]
 
 
 MOST_LEVELS = 60
 
 
-def _number(
-    coded: CodedTable, j: int, rows: Any, seed: int, scores: Floats, flagged: Bools, repairs: Any
-) -> None:
+def _number(coded: CodedTable, j: int, rows: Any, seed: int, found: ScoredCells) -> None:
     fit, asked = rows
     others = np.delete(coded.values, j, axis=1)
     model = HistGradientBoostingRegressor(max_iter=100, early_stopping=True, random_state=seed)
     guess = model.fit(others[fit], coded.values[fit, j]).predict(others[asked])
-    scores[asked, j] = np.abs(coded.values[asked, j] - guess)
-    repairs[asked, j] = guess.astype(str)
+    found.scores[asked, j] = np.abs(coded.values[asked, j] - guess)
+    found.repairs[asked, j] = guess.astype(str)
 
 
 def by_outliertree(frame: pd.DataFrame, seed: int) -> ScoredCells:
     """The package outliertree with its defaults: at most one outlier a row."""
     from outliertree import OutlierTree
 
-    scores, flagged, repairs = _nothing(frame)
-    scores[frame.notna().to_numpy()] = 0.0
+    found = ScoredCells.empty(frame)
+    found.scores[frame.notna().to_numpy()] = 0.0
     texts = dict.fromkeys(frame.select_dtypes(["str", "string"]), object)  # not known to it
     plain = frame.reset_index(drop=True).astype(texts)
     told = OutlierTree(nthreads=1).fit(plain, outliers_print=0, return_outliers=True)
@@ -155,31 +158,24 @@ def by_outliertree(frame: pd.DataFrame, seed: int) -> ScoredCells:
         value = one["suspicious_value"]
         if isinstance(value, dict) and value.get("column") in frame.columns:
             place = int(row), frame.columns.get_loc(value["column"])
-            scores[place], flagged[place] = 1.0 / max(float(one["outlier_score"]), 1e-9), True
-    return ScoredCells(scores, flagged, repairs)
+            found.scores[place] = 1.0 / max(float(one["outlier_score"]), 1e-9)
+            found.flagged[place] = True
+    return found
 
 
 def by_audit(frame: pd.DataFrame, model: Any) -> ScoredCells:
     """Our own, with a model that is not fitted yet."""
     import varjepa
 
-    scores, flagged, repairs = _nothing(frame)
+    found = ScoredCells.empty(frame)
     audit = varjepa.audit(frame, model, fdr=LEVEL, top=frame.size)
     cells = audit.cells
     rows = cells["row"].to_numpy()
     columns = frame.columns.get_indexer(cells["column"])
-    scores[rows, columns] = -np.log(cells["p_value"].to_numpy())
-    flagged[rows, columns] = cells["flagged"].to_numpy()
-    repairs[rows, columns] = cells["repair"].to_numpy()
-    return ScoredCells(scores, flagged, repairs)
-
-
-def _nothing(frame: pd.DataFrame) -> tuple[Floats, Bools, Any]:
-    return (
-        np.full(frame.shape, np.nan),
-        np.zeros(frame.shape, dtype=bool),
-        np.full(frame.shape, None, dtype=object),
-    )
+    found.scores[rows, columns] = -np.log(cells["p_value"].to_numpy())
+    found.flagged[rows, columns] = cells["flagged"].to_numpy()
+    found.repairs[rows, columns] = cells["repair"].to_numpy()
+    return found
 
 
 FINDERS: dict[str, Finder] = {

@@ -30,7 +30,6 @@ from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.ground import audits, errors, peers, probes, samples, scoring, terms
-from benchmarks.ground.anomalies import DETECTORS
 from benchmarks.ground.scoring import Figures
 from benchmarks.ground.tables import (
     DIRTY,
@@ -70,7 +69,6 @@ class Contender:
     device: str = "auto"
 
     def make(self, seed: int) -> Any:
-        """An estimator that is not fitted yet."""
         module, _, name = self.kind.partition(":")
         estimator = getattr(import_module(module), name)(random_state=seed, device=self.device)
         return estimator.set_params(**self.parameters)
@@ -142,7 +140,7 @@ def impute_mcar(group: JobGroup) -> dict[str, Figures]:
     """Remove 20 % of the cells of all rows, learn from the rest and fill them."""
     frame = numbers_as_floats(load(group.table, group.rows).features)
     removed = removed_cells(frame, group.seed)
-    return {"impute_mcar": _fill(group, frame, removed, remove(frame, removed), None)}
+    return {"impute_mcar": _fill(group, frame, removed, remove(frame, removed))}
 
 
 def impute_unseen(group: JobGroup) -> dict[str, Figures]:
@@ -155,23 +153,36 @@ def impute_unseen(group: JobGroup) -> dict[str, Figures]:
     return {"impute_unseen": figures}
 
 
-def _fill(
-    group: JobGroup, truth: pd.DataFrame, removed: Bools, known: pd.DataFrame, unseen: Any
-) -> Figures:
-    """Figures of a method that learns from ``known`` and fills ``unseen``, or ``known`` itself."""
-    asked = known if unseen is None else unseen
-    coder = Coder(known, asked, truth)
+def _filled(
+    group: JobGroup, coder: Coder, known: pd.DataFrame, unseen: pd.DataFrame | None = None
+) -> tuple[CodedTable, float, Any]:
+    """What a method that learns from ``known`` fills into ``unseen``, or into ``known`` itself.
+
+    Also seconds (of ours: of the fit), and our fitted model.
+    """
     start = time.perf_counter()
     if group.method != OURS:
         fill = peers.IMPUTERS[group.method]
         filled = fill(coder(known), None if unseen is None else coder(unseen), group.seed)
-        seconds = time.perf_counter() - start
-        figures = scoring.imputation_figures(coder(truth), filled, removed)
-        return {**figures, "fit_seconds": round(seconds, 3)}
+        return filled, round(time.perf_counter() - start, 3), None
     model = group.contender.make(group.seed).fit(known)
-    seconds = time.perf_counter() - start
-    figures = scoring.imputation_figures(coder(truth), coder(model.impute(asked)), removed)
-    figures["fit_seconds"] = round(seconds, 3)
+    seconds = round(time.perf_counter() - start, 3)
+    return coder(model.impute(known if unseen is None else unseen)), seconds, model
+
+
+def _fill(
+    group: JobGroup,
+    truth: pd.DataFrame,
+    removed: Bools,
+    known: pd.DataFrame,
+    unseen: pd.DataFrame | None = None,
+) -> Figures:
+    """Figures of filled cells, and of ours of their intervals."""
+    asked = known if unseen is None else unseen
+    coder = Coder(known, asked, truth)
+    filled, seconds, model = _filled(group, coder, known, unseen)
+    figures = scoring.imputation_figures(coder(truth), filled, removed)
+    figures["fit_seconds"] = seconds
     if hasattr(model, "predict_cells"):
         cells = model.predict_cells(asked, coverage=scoring.COVERAGE)
         lower, upper = (_numbers_only(coder, side, asked) for side in (cells.lower, cells.upper))
@@ -228,12 +239,7 @@ def impute_mar(group: JobGroup) -> dict[str, Figures]:
     removed = mar_cells(values, observed, group.seed)[:, :-1]  # the target is last
     known = remove(frame, removed)
     coder = Coder(known, frame)
-    start = time.perf_counter()
-    if group.method == OURS:
-        filled = coder(group.contender.make(group.seed).fit(known).impute(known))
-    else:
-        filled = peers.IMPUTERS[group.method](coder(known), None, group.seed)
-    seconds = time.perf_counter() - start
+    filled, seconds, _ = _filled(group, coder, known)
     figures = scoring.pooled_figures(coder(frame), filled, removed)
     return {"impute_mar": {**figures, "published": about.published, "fit_seconds": seconds}}
 
@@ -418,7 +424,7 @@ def _anomaly_figures(
         coder = Coder(*frames)
         features = probes.standardised(*(coder(frame) for frame in frames))
         asked_features = None if asked is None else features[1]
-        scores = DETECTORS[group.method](features[0], asked_features, group.seed)
+        scores = peers.DETECTORS[group.method](features[0], asked_features, group.seed)
         return {"auroc": float(roc_auc_score(flags, scores))}
     model = group.contender.make(group.seed).fit(fit)
     rows = fit if asked is None else asked
@@ -492,18 +498,21 @@ def _floats(values: Any) -> Floats:
 # --- all of them
 
 
-GROUPS = (
-    ("impute_mcar",),
-    ("impute_unseen",),
-    ("impute_mar",),
-    ("embed", "uncertainty", "selective", "similar", "sample", "collapse", "terms", "time"),
-    ("train_on_sampled",),
-    ("anomaly",),
-    ("anomaly_normal",),
-    ("cells",),
-    ("dirty",),
-)
-"""jobs that share a fit of the contender"""
+GROUPS: dict[tuple[str, ...], Callable[[JobGroup], dict[str, Figures]]] = {
+    ("impute_mcar",): impute_mcar,
+    ("impute_unseen",): impute_unseen,
+    ("impute_mar",): impute_mar,
+    (
+        "embed", "uncertainty", "selective", "similar", "sample", "collapse", "terms", "time",
+    ): represent,
+    ("train_on_sampled",): train_on_sampled,
+    ("anomaly",): anomaly,
+    ("anomaly_normal",): anomaly_normal,
+    ("cells",): cells,
+    ("dirty",): dirty,
+}  # fmt: skip
+"""jobs that share a fit of the contender, and what measures them"""
+JOBS = {job: measure_jobs for jobs, measure_jobs in GROUPS.items() for job in jobs}
 
 METHODS: dict[str, tuple[str, ...]] = {
     OURS: tuple(job for group in GROUPS for job in group),
@@ -512,7 +521,7 @@ METHODS: dict[str, tuple[str, ...]] = {
     "pca": ("embed", "similar"),
     "gower": ("similar",),
     **dict.fromkeys(SAMPLERS, ("sample", "train_on_sampled")),
-    **dict.fromkeys(DETECTORS, ("anomaly", "anomaly_normal")),
+    **dict.fromkeys(peers.DETECTORS, ("anomaly", "anomaly_normal")),
     "boosting": ("impute_mcar", "impute_unseen", "impute_mar", "cells", "dirty"),
     "cleanlab": ("cells",),
     "mode": ("dirty",),
@@ -535,16 +544,3 @@ def applies(job: str, table: str) -> bool:
         return table in TABLES and table not in PAPER
     needs_classes = job in ("uncertainty", "selective", "similar")
     return table in TABLES and not (needs_classes and table in REGRESSION)
-
-
-JOBS: dict[str, Callable[[JobGroup], dict[str, Figures]]] = {
-    "impute_mcar": impute_mcar,
-    "impute_unseen": impute_unseen,
-    "impute_mar": impute_mar,
-    **dict.fromkeys(GROUPS[3], represent),
-    "train_on_sampled": train_on_sampled,
-    "anomaly": anomaly,
-    "anomaly_normal": anomaly_normal,
-    "cells": cells,
-    "dirty": dirty,
-}

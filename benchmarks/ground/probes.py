@@ -60,7 +60,6 @@ def standardised(fit: CodedTable, *others: CodedTable) -> list[Floats]:
 
 
 def principal_components(fit: Floats, *others: Floats) -> list[Floats]:
-    """The first components of the first table."""
     model = PCA(min(COMPONENTS, *fit.shape), random_state=0).fit(fit)
     return [model.transform(table) for table in (fit, *others)]
 

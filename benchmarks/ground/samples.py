@@ -69,18 +69,15 @@ def separability(real: Floats, sampled: Floats, seed: int) -> float:
 def nearest(train: CodedTable, *tables: CodedTable) -> list[Floats]:
     """Distance of every row to its nearest training row."""
     features = standardised(train, *tables)
-    widths = [1 if levels is None else 0 for levels in train.levels]
     # a differing category changes two places of its one-hot code by 1
     scale = np.concatenate([
-        np.ones(1) if is_number else np.full(_width(train, j), np.sqrt(0.5))
-        for j, is_number in enumerate(widths)
+        np.ones(1)
+        if levels is None
+        else np.full(len(np.unique(np.nan_to_num(column, nan=len(levels)))), np.sqrt(0.5))
+        for column, levels in zip(train.values.T, train.levels, strict=True)
     ])  # fmt: skip
     search = NearestNeighbors(n_neighbors=1).fit(features[0] * scale)
     return [search.kneighbors(table * scale)[0][:, 0] for table in features[1:]]
-
-
-def _width(table: CodedTable, j: int) -> int:
-    return len(np.unique(np.nan_to_num(table.values[:, j], nan=len(table.levels[j]))))
 
 
 def teaching_figures(

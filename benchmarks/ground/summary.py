@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.ground.jobs import METHODS, OURS, Row
-from benchmarks.ground.tables import HALVES, MIXED_ANOMALIES, NUMERIC_ANOMALIES, ROWS, names_of
+from benchmarks.ground.tables import (
+    HALVES,
+    MIXED_ANOMALIES,
+    NUMERIC_ANOMALIES,
+    ROWS,
+    Floats,
+    names_of,
+)
 from varjepa.report.page import Headline, ReportPage, write_page
 from varjepa.report.tables import SIGNS, Cell, Mark, Table, to_markdown
 
@@ -58,7 +65,6 @@ class Results:
     def best(
         self, job: str, methods: Sequence[str], table: str, figure: str, pick: Any
     ) -> float | None:
-        """The best of several methods that have the figure."""
         values = [self.get(job, method, table, figure) for method in methods]
         known = [value for value in values if value is not None]
         return float(pick(known)) if known else None
@@ -78,7 +84,6 @@ class Results:
         }
 
     def ours(self, job: str, names: Iterable[str], *path: str) -> dict[str, float]:
-        """Our figure by table, where it is known."""
         values = {name: self.get(job, OURS, name, *path) for name in names}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -89,6 +94,9 @@ Verdict = tuple[str, bool | None, bool | None]
 """what was measured, in words; whether it reaches the bar; whether it reaches the goal"""
 NOTHING: Verdict = ("", None, None)
 
+Measure = Callable[[Results, Sequence[str]], Verdict]
+"""of these tables"""
+
 
 @dataclass(frozen=True, slots=True)
 class Bar:
@@ -97,45 +105,90 @@ class Bar:
     job: str
     bar: str
     goal: str
-    measure: Callable[[Results, Sequence[str]], Verdict]
+    measure: Measure
 
 
-def at_most(value: float, count: int, bar: float, goal: float | None) -> Verdict:
-    return f"{value:.3f} ({count})", value <= bar, None if goal is None else value <= goal
+def against(
+    job: str,
+    figure: str,
+    others: Sequence[str],
+    judge: Callable[[Floats, Floats], Verdict],
+    pick: Any = max,
+) -> Measure:
+    """Ours beside the best of others, over the tables where both are known."""
+
+    def measure(results: Results, names: Sequence[str]) -> Verdict:
+        pairs = results.pairs(job, names, figure, others, pick)
+        return judge(*np.array(list(pairs.values())).T) if pairs else NOTHING
+
+    return measure
 
 
-def at_least(value: float, count: int, bar: float, goal: float | None) -> Verdict:
-    return f"{value:+.3f} ({count})", value >= bar, None if goal is None else value >= goal
+def alone(judge: Callable[[Floats], Verdict], job: str, *path: str) -> Measure:
+    """Our own figure, over the tables where it is known."""
+
+    def measure(results: Results, names: Sequence[str]) -> Verdict:
+        values = results.ours(job, names, *path)
+        return judge(np.array(list(values.values()))) if values else NOTHING
+
+    return measure
+
+
+def at_most(value: Any, count: int, bar: float, goal: float) -> Verdict:
+    return f"{value:.3f} ({count})", value <= bar, value <= goal
+
+
+def at_least(value: Any, count: int, bar: float, goal: float) -> Verdict:
+    return f"{value:+.3f} ({count})", value >= bar, value >= goal
 
 
 def none_of(bad: Sequence[str], count: int) -> Verdict:
     words = f"{len(bad)} of {count}" + (f": {', '.join(bad)}" if bad else "")
-    return words, not bad, None
+    return (words, not bad, None) if count else NOTHING
 
 
-def rmse_ratio(job: str, bar: float, goal: float) -> Callable[[Results, Sequence[str]], Verdict]:
-    def measure(results: Results, names: Sequence[str]) -> Verdict:
-        pairs = results.pairs(job, names, "rmse", TREES, min).values()
-        if not pairs:
-            return NOTHING
-        ratio = float(np.exp(np.mean([np.log(ours / other) for ours, other in pairs])))
-        return at_most(ratio, len(pairs), bar, goal)
-
-    return measure
+def geometric_mean(values: Floats) -> Any:
+    return np.exp(np.log(values).mean())
 
 
-def difference(
-    job: str, figure: str, others: Sequence[str], bar: float, goal: float
-) -> Callable[[Results, Sequence[str]], Verdict]:
+def rmse_ratio(job: str, bar: float, goal: float) -> Measure:
+    return against(
+        job, "rmse", TREES, lambda a, b: at_most(geometric_mean(a / b), len(a), bar, goal), min
+    )
+
+
+def difference(job: str, figure: str, others: Sequence[str], bar: float, goal: float) -> Measure:
     """Mean over tables of ours minus the best of others; more is better."""
+    return against(job, figure, others, lambda a, b: at_least((a - b).mean(), len(a), bar, goal))
 
-    def measure(results: Results, names: Sequence[str]) -> Verdict:
-        pairs = results.pairs(job, names, figure, others, max).values()
-        if not pairs:
-            return NOTHING
-        return at_least(float(np.mean([a - b for a, b in pairs])), len(pairs), bar, goal)
 
-    return measure
+def precision_ratio(job: str, figure: str, others: Sequence[str]) -> Measure:
+    """Geometric mean over tables of ours over the best of others; more is better."""
+
+    def judge(ours: Floats, other: Floats) -> Verdict:
+        ratio = geometric_mean(np.maximum(ours, 1e-3) / np.maximum(other, 1e-3))
+        return f"{ratio:.2f} × ({len(ours)})", ratio >= 1.0, ratio >= 1.3
+
+    return against(job, figure, others, judge)
+
+
+def better_than_raw(ours: Floats, raw: Floats) -> Verdict:
+    share = np.mean((ours > raw) | ((raw >= SURE) & (ours >= raw - 0.002)))
+    return f"{share:.0%} ({len(ours)})", bool(share >= 0.85), bool(share >= 0.95)
+
+
+def below_samplers(ours: Floats, other: Floats) -> Verdict:
+    share = np.mean(ours < other)
+    return f"{share:.0%} ({len(ours)})", bool(share >= 0.8), None
+
+
+def finds_similar(ours: Floats, other: Floats) -> Verdict:
+    share, mean = np.mean(ours > other), np.mean(ours - other)
+    return f"{share:.0%}, mean {mean:+.3f} ({len(ours)})", bool(share >= 0.75), None
+
+
+def finds_errors(areas: Floats) -> Verdict:
+    return f"{areas.mean():.3f} ({len(areas)})", bool(areas.mean() > 0.55), None
 
 
 def worse_than_mean(results: Results, names: Sequence[str]) -> Verdict:
@@ -149,7 +202,7 @@ def worse_than_mean(results: Results, names: Sequence[str]) -> Verdict:
                 for name, (ours, other) in pairs.items()
                 if sign * ours > sign * other * (1 + sign * 0.01)
             ]
-    return none_of(bad, count) if count else NOTHING
+    return none_of(bad, count)
 
 
 def published_mar(results: Results, names: Sequence[str]) -> Verdict:
@@ -171,45 +224,7 @@ def interval_coverage(results: Results, names: Sequence[str]) -> Verdict:
         for name, value in covered.items()
         if abs(value - 0.9) > max(INTERVAL_SLACK, 2 * np.sqrt(0.09 / cells[name]))
     ]
-    return none_of(bad, len(covered)) if covered else NOTHING
-
-
-def interval_scores(results: Results, names: Sequence[str]) -> Verdict:
-    scores = list(results.ours("impute_mcar", names, "relative_score").values())
-    if not scores:
-        return NOTHING
-    return at_most(float(np.exp(np.mean(np.log(scores)))), len(scores), 0.9, 0.75)
-
-
-def better_than_raw(results: Results, names: Sequence[str]) -> Verdict:
-    pairs = results.pairs("embed", names, "score", ("raw",), max)
-    good = [ours > raw or (raw >= SURE and ours >= raw - 0.002) for ours, raw in pairs.values()]
-    if not good:
-        return NOTHING
-    share = sum(good) / len(good)
-    return f"{share:.0%} ({len(good)})", share >= 0.85, share >= 0.95
-
-
-def told_apart(results: Results, names: Sequence[str]) -> Verdict:
-    areas = list(results.ours("sample", names, "auroc").values())
-    return at_most(float(np.median(areas)), len(areas), 0.85, 0.75) if areas else NOTHING
-
-
-def below_samplers(results: Results, names: Sequence[str]) -> Verdict:
-    pairs = results.pairs("sample", names, "auroc", ("tvae", "ctgan"), min).values()
-    if not pairs:
-        return NOTHING
-    share = float(np.mean([ours < other for ours, other in pairs]))
-    return f"{share:.0%} ({len(pairs)})", share >= 0.8, None
-
-
-def teaches(results: Results, names: Sequence[str]) -> Verdict:
-    differences = list(results.ours("train_on_sampled", names, "difference").values())
-    return (
-        at_least(float(np.mean(differences)), len(differences), -0.03, -0.015)
-        if differences
-        else NOTHING
-    )
+    return none_of(bad, len(covered))
 
 
 def copies(results: Results, names: Sequence[str]) -> Verdict:
@@ -217,7 +232,7 @@ def copies(results: Results, names: Sequence[str]) -> Verdict:
     unseen = results.ours("sample", names, "distance_unseen")
     # a table whose rows repeat has distances of 0, up to rounding
     bad = [name for name, value in sampled.items() if value < unseen[name] - 1e-6]
-    return none_of(bad, len(sampled)) if sampled else NOTHING
+    return none_of(bad, len(sampled))
 
 
 def uncertainty_rises(results: Results, names: Sequence[str]) -> Verdict:
@@ -229,14 +244,6 @@ def uncertainty_rises(results: Results, names: Sequence[str]) -> Verdict:
     share, mean = float(np.mean(np.array(gains) > 0)), float(np.mean(gains))
     words = f"rises on {share:.0%}, mean {mean:+.3f} ({len(gains)})"
     return words, share >= 0.75 and mean >= 0.015, share >= 0.9 and mean >= 0.03
-
-
-def uncertainty_finds(results: Results, names: Sequence[str]) -> Verdict:
-    areas = results.ours("uncertainty", names, "scores", "default", "auroc_errors").values()
-    if not areas:
-        return NOTHING
-    mean = float(np.mean(list(areas)))
-    return f"{mean:.3f} ({len(areas)})", mean > 0.55, None
 
 
 def combined_score(results: Results, names: Sequence[str]) -> Verdict:
@@ -258,9 +265,7 @@ def combined_score(results: Results, names: Sequence[str]) -> Verdict:
     return words, below >= 0.8 * count and not bad, None
 
 
-def detects(
-    job: str, sets: Sequence[str], peers: Sequence[str], goal: float
-) -> Callable[[Results, Sequence[str]], Verdict]:
+def detects(job: str, sets: Sequence[str], peers: Sequence[str], goal: float) -> Measure:
     """Mean AUROC over sets, minus that of the peer with the highest mean."""
 
     def measure(results: Results, names: Sequence[str]) -> Verdict:
@@ -275,25 +280,14 @@ def detects(
     return measure
 
 
-def finds_similar(results: Results, names: Sequence[str]) -> Verdict:
-    pairs = results.pairs("similar", names, "precision", ("raw", "gower", "pca"), max).values()
-    if not pairs:
-        return NOTHING
-    share = float(np.mean([ours > other for ours, other in pairs]))
-    mean = float(np.mean([ours - other for ours, other in pairs]))
-    return f"{share:.0%}, mean {mean:+.3f} ({len(pairs)})", share >= 0.75, None
-
-
 def collapse(results: Results, names: Sequence[str]) -> Verdict:
     share = results.ours("collapse", names, "active_share")
     fallen = results.ours("collapse", names, "collapsed")
     bad = [name for name in share if fallen[name] > 0 or share[name] < 0.5]
-    return none_of(bad, len(share)) if share else NOTHING
+    return none_of(bad, len(share))
 
 
-def fit_seconds(
-    fewest: int, most: int, widest: int, bar: float, goal: float
-) -> Callable[[Results, Sequence[str]], Verdict]:
+def fit_seconds(fewest: int, most: int, widest: int, bar: float, goal: float) -> Measure:
     """The slowest fit of tables whose rows and columns are within these numbers."""
 
     def measure(results: Results, names: Sequence[str]) -> Verdict:
@@ -306,21 +300,6 @@ def fit_seconds(
             return NOTHING
         value = seconds[slowest]
         return f"{value:.0f} s ({slowest})", value <= bar, value <= goal
-
-    return measure
-
-
-def precision_ratio(
-    job: str, figure: str, others: Sequence[str]
-) -> Callable[[Results, Sequence[str]], Verdict]:
-    """Geometric mean over tables of ours over the best of others; more is better."""
-
-    def measure(results: Results, names: Sequence[str]) -> Verdict:
-        pairs = results.pairs(job, names, figure, others, max).values()
-        if not pairs:
-            return NOTHING
-        ratio = float(np.exp(np.mean([np.log(max(a, 1e-3) / max(b, 1e-3)) for a, b in pairs])))
-        return f"{ratio:.2f} × ({len(pairs)})", ratio >= 1.0, ratio >= 1.3
 
     return measure
 
@@ -351,19 +330,26 @@ BARS = (
     Bar("90 % intervals outside .90 ± max(.03, 2 standard errors)",
         "no table", "", interval_coverage),
     Bar("mean interval score over that of the column's quantiles",
-        "≤ .9", "≤ .75", interval_scores),
-    Bar("linear probe better than on raw columns", "85 % of tables", "95 %", better_than_raw),
+        "≤ .9", "≤ .75", alone(lambda v: at_most(geometric_mean(v), len(v), 0.9, 0.75),
+              "impute_mcar", "relative_score")),
+    Bar("linear probe better than on raw columns", "85 % of tables", "95 %",
+        against("embed", "score", ("raw",), better_than_raw)),
     Bar("50 labels, minus raw columns",
         "≥ 0", "≥ +.01", difference("embed", "labels_50", ("raw",), 0, 0.01)),
     Bar("200 labels, minus raw columns",
         "≥ 0", "≥ +.01", difference("embed", "labels_200", ("raw",), 0, 0.01)),
-    Bar("sampled rows told from unseen ones, median AUROC", "≤ .85", "≤ .75", told_apart),
-    Bar("the same, below TVAE and CTGAN", "80 % of tables", "", below_samplers),
-    Bar("trained on sampled rows minus on real ones", "≥ −.03", "≥ −.015", teaches),
+    Bar("sampled rows told from unseen ones, median AUROC", "≤ .85", "≤ .75",
+        alone(lambda v: at_most(np.median(v), len(v), 0.85, 0.75), "sample", "auroc")),
+    Bar("the same, below TVAE and CTGAN", "80 % of tables", "",
+        against("sample", "auroc", ("tvae", "ctgan"), below_samplers, min)),
+    Bar("trained on sampled rows minus on real ones", "≥ −.03", "≥ −.015",
+        alone(lambda v: at_least(v.mean(), len(v), -0.03, -0.015),
+              "train_on_sampled", "difference")),
     Bar("samples nearer to training rows than unseen rows are", "no table", "", copies),
     Bar("accuracy on the half that the default score keeps, minus all",
         "rises on 75 %, mean ≥ +.015", "90 %, +.03", uncertainty_rises),
-    Bar("AUROC of errors by the default score", "> .55", "", uncertainty_finds),
+    Bar("AUROC of errors by the default score", "> .55", "",
+        alone(finds_errors, "uncertainty", "scores", "default", "auroc_errors")),
     Bar("AURC with latent scores at or below that of the classifier's confidence",
         "80 %, none by max(3 %, .003) above", "", combined_score),
     Bar("numeric anomaly sets, all rows: mean AUROC minus isolation forest's",
@@ -383,7 +369,8 @@ BARS = (
         difference("dirty", "repairs_right", ("mode", "boosting"), 0, 0)),
     Bar("Hospital: F1 at the default level", "≥ peers", "≥ .8", hospital_f1),
     Bar("precision@10 of similar rows, better than the best of Euclidean, Gower, PCA",
-        "75 % of tables", "", finds_similar),
+        "75 % of tables", "",
+        against("similar", "precision", ("raw", "gower", "pca"), finds_similar)),
     Bar("collapsed, or fewer than half of the dimensions active", "no table", "", collapse),
     Bar("fit on two cores, under 1,000 rows", "≤ 20 s", "≤ 8 s", fit_seconds(0, 999, 10**6, 20, 8)),
     Bar("fit on two cores, 10,000 rows, at most 15 columns",

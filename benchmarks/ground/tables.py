@@ -158,7 +158,6 @@ def numbers_as_floats(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def remove(frame: pd.DataFrame, removed: Bools) -> pd.DataFrame:
-    """The frame without these cells."""
     columns = {name: frame[name].mask(removed[:, j]) for j, name in enumerate(frame.columns)}
     return pd.DataFrame(columns, index=frame.index)
 
@@ -198,7 +197,6 @@ class Coder:
 
 
 def join(parts: Sequence[CodedTable]) -> CodedTable:
-    """Rows below each other."""
     return CodedTable(np.concatenate([part.values for part in parts]), parts[0].levels)
 
 

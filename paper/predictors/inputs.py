@@ -34,17 +34,8 @@ class RawFeatures:
     numeric: NDArray[Any]  # (n, F_num) floats, NaN where missing
     categorical: NDArray[np.int64]  # (n, F_cat) levels 1..L, 0 where missing
 
-    def __post_init__(self) -> None:
-        if self.numeric.ndim != 2 or self.categorical.ndim != 2:
-            raise ValueError("numeric and categorical must be matrices")
-        if len(self.numeric) != len(self.categorical):
-            raise ValueError(
-                f"{len(self.numeric)} numeric and {len(self.categorical)} categorical rows"
-            )
-
     @classmethod
     def from_numeric(cls, values: ArrayLike) -> RawFeatures:
-        """A plain matrix of numbers, without categories."""
         numeric = np.asarray(values, dtype=np.float64)
         return cls(numeric, np.empty((len(numeric), 0), dtype=np.int64))
 
@@ -75,10 +66,6 @@ class Tokens:
     standardise: bool = False
     """centre and scale every coordinate with the training rows' moments"""
 
-    def __post_init__(self) -> None:
-        if self.values.ndim != 3 or not self.values.is_floating_point():
-            raise ValueError(f"expected floats (n, D, d), not {tuple(self.values.shape)}")
-
     def __len__(self) -> int:
         return len(self.values)
 
@@ -89,11 +76,6 @@ class Inputs:
 
     raw: RawFeatures | None = None
     tokens: Tokens | None = None
-
-    def __post_init__(self) -> None:
-        parts = [len(part) for part in (self.raw, self.tokens) if part is not None]
-        if not parts or min(parts) != max(parts):
-            raise ValueError(f"inputs need parts of one length, not {parts}")
 
     def __len__(self) -> int:
         part = self.tokens if self.raw is None else self.raw
@@ -324,7 +306,6 @@ class Batch:
     tokens: Tensor | None  # (R, B, D, d) float32
 
     def expand(self, runs: int) -> Batch:
-        """The same rows for several networks."""
         n, c, t = (
             None if part is None else part.expand(runs, *part.shape[1:])
             for part in (self.numeric, self.codes, self.tokens)
@@ -346,7 +327,6 @@ class EncodedRows:
         return len(self.numeric)
 
     def take(self, rows: Tensor) -> Batch:
-        """The rows (R, B) of R networks."""
         tokens = None
         if self.tokens is not None:
             tokens = self.tokens[rows.to(self.tokens.device)]

@@ -71,7 +71,6 @@ class NoisyDropout(nn.Module):
 
 
 def replace_dropout(network: nn.Module) -> nn.Module:
-    """The same network with every ``torch.nn.Dropout`` replaced."""
     for module in list(network.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Dropout):
@@ -82,7 +81,6 @@ def replace_dropout(network: nn.Module) -> nn.Module:
 def dropout_streams(
     seeds: Sequence[int], device: torch.device | str, purpose: str = "downstream dropout"
 ) -> list[torch.Generator]:
-    """One stream per seed on the device that uses the numbers."""
     return [
         torch.Generator(device).manual_seed(generator_for(seed, purpose).initial_seed())
         for seed in seeds
@@ -287,7 +285,6 @@ class DCNv2(nn.Module):
 
 
 def build_resnet(seeds: Sequence[int], shape: InputShape, outputs: int, **options: Any) -> Vmapped:
-    """R residual networks."""
     rtdl = require("rtdl_revisiting_models", "resnet")
     return Vmapped(seeds, lambda: ResNet(rtdl, shape, outputs, **options))
 

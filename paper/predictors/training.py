@@ -202,8 +202,7 @@ def predict_stack(
     )
 
 
-def mean_loss(network: SeedStack, data: Labelled) -> Tensor:
-    """Mean loss of every seed.  # (R,)"""
+def mean_loss(network: SeedStack, data: Labelled) -> Tensor:  # (R,)
     outputs = predict_stack(network, data.rows, data.index)
     return row_losses(outputs, data.targets.expand(len(outputs), -1)).mean(-1)
 
@@ -407,8 +406,7 @@ def fit_trees(
     return xgboost.train(options, data, num_boost_round=settings.trees)
 
 
-def predict_trees(booster: Any, rows: EncodedRows, index: Tensor) -> Floats:
-    """Probabilities (n, classes)."""
+def predict_trees(booster: Any, rows: EncodedRows, index: Tensor) -> Floats:  # (n, classes)
     parts = [booster.inplace_predict(block) for block in _blocks(rows, index)]
     values: Floats = np.concatenate(parts)
     return np.stack([1.0 - values, values], 1) if values.ndim == 1 else values
@@ -501,8 +499,6 @@ class SeedModels:
 
         Shape: ``(passes, R, n, classes)``.
         """
-        if self.booster is not None:
-            raise InputError("xgboost has no dropout to leave on.")
         rows, where = self._encode(inputs, index)
         drawn = []
         for number in range(passes):

@@ -79,7 +79,6 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a text file's content atomically."""
     write_bytes(path, text.encode())
 
 

@@ -50,7 +50,8 @@ from benchmarks.ground.errors import spoil
 from tests.audit.conftest import SMALL, draw
 from tests.small import fit_small, small, use_as_defaults
 from varjepa import VarTJEPA
-from varjepa.audit import page_data, repairs, run
+from varjepa.audit import page as audit_page
+from varjepa.audit import repairs, run
 from varjepa.audit.result import _replaced
 from varjepa.audit.run import p_values
 from varjepa.audit.scoring import CellScorer, ModelView
@@ -280,7 +281,7 @@ def test_the_index_of_a_pandas_frame_is_a_column(
 def test_the_page_marks_every_flagged_cell(
     model: VarTJEPA, spoiled: Spoiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (page_data, repairs):
+    for module in (audit_page, repairs):
         monkeypatch.setattr(module, "DETAILED", 2)
     audit = varjepa.audit(spoiled[0], model)
     page = audit.page_data()
@@ -294,7 +295,7 @@ def test_the_page_marks_every_flagged_cell(
     assert sum(bool(one.masses or one.levels) for one in marked.values()) <= 2
     assert all(one.flagged and one.repair for one in marked.values())
     assert page.facts[-1] == ("flagged cells", str(len(flagged)))
-    monkeypatch.setattr(page_data, "MOST_DETAILS", 3)
+    monkeypatch.setattr(audit_page, "MOST_DETAILS", 3)
     assert audit.page_data().facts[-1] == ("of these on this page", "3")
 
 

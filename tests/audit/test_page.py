@@ -28,8 +28,15 @@ import numpy as np
 import pytest
 
 from tests.report.test_page import HOSTILE
-from varjepa.audit.page import SHADES, small_form, write_page
-from varjepa.audit.page_data import CellDetail, PageColumn, PageData, PageRow
+from varjepa.audit.page import (
+    SHADES,
+    CellDetail,
+    PageColumn,
+    PageData,
+    PageRow,
+    small_form,
+    write_page,
+)
 from varjepa.errors import InputError
 from varjepa.report.interactive import LONGEST, visible
 

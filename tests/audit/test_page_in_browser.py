@@ -32,8 +32,7 @@ import pytest
 
 from tests.audit.test_page import example, hostile_example, number_detail
 from tests.browser import CONTROL, Browser, chromium
-from varjepa.audit.page import write_page
-from varjepa.audit.page_data import PageData
+from varjepa.audit.page import PageData, write_page
 from varjepa.report.interactive import visible
 
 

@@ -29,8 +29,8 @@ import pytest
 from benchmarks.ground import __main__ as commands
 from benchmarks.ground import jobs, peers, running
 from benchmarks.ground.__main__ import RESULTS
-from benchmarks.ground.anomalies import DETECTORS, ecod
 from benchmarks.ground.jobs import OURS, Contender, JobGroup, mar_cells, mar_draws, measure
+from benchmarks.ground.peers import DETECTORS, ecod
 from benchmarks.ground.probes import (
     error_figures,
     gower_distances,

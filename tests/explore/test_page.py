@@ -19,8 +19,7 @@ import pytest
 
 from tests.audit.test_page import Elements, cell, data_of
 from tests.report.test_page import HOSTILE
-from varjepa.explore.page import write_page
-from varjepa.explore.page_data import ExploreColumn, ExploreData
+from varjepa.explore.page import ExploreColumn, ExploreData, write_page
 
 
 def example(rows: int = 300, extra: int = 0) -> ExploreData:

@@ -30,8 +30,7 @@ import pytest
 
 from tests.browser import SHIFT, Browser, chromium
 from tests.explore.test_page import example, hostile_example
-from varjepa.explore.page import write_page
-from varjepa.explore.page_data import ExploreData
+from varjepa.explore.page import ExploreData, write_page
 from varjepa.report.interactive import visible
 
 NAMES = "[...document.querySelectorAll('.difference .name')].map(e => e.textContent)"

@@ -56,7 +56,6 @@ class ColumnFacts:
         return found
 
     def add(self, scores: Scores, column: int, p: Floats) -> None:
-        """Count a block's cells of this column."""
         known, nll = ~np.isnan(p), scores.nll[:, column]
         self.cells += int(known.sum())
         self.seen += int((~np.isnan(nll)).sum())
@@ -125,7 +124,6 @@ class Findings:
     picked_p_values: Floats
 
     def values(self) -> list[str | None]:
-        """Text of the listed cells."""
         places = np.searchsorted(self.picked_rows, self.places[:, 0])
         texts = {name: shown_text(self.picked[name]) for name in self.names}
         return [

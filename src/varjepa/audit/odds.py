@@ -63,7 +63,6 @@ class ErrorModel:
         return feature < len(self.bins) and not self.has_bins
 
     def to(self, device: torch.device) -> ErrorModel:
-        """The same on another device."""
         levels = tuple(one.to(device) for one in self.levels)
         return ErrorModel(self.bins.to(device), levels, self.has_bins)
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from varjepa.audit.findings import Findings
-from varjepa.audit.page import small_form, write_page
-from varjepa.audit.page_data import PageData, page_data
+from varjepa.audit.page import PageData, page_data, small_form, write_page
 from varjepa.audit.scoring import CellScorer
 from varjepa.errors import InputError
 from varjepa.estimators.frames import as_dictionary, as_kind, frame_kind, like_input
@@ -22,7 +21,6 @@ from varjepa.settings import fits, plain
 from varjepa.tables import TableFiles, write_table
 from varjepa.tables.values import as_text, is_text, value_type
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 FRAMES = ("cells", "rows", "columns")
@@ -55,7 +53,11 @@ class Audit:
     ) -> None:
         self._source, self._given = source, given
         self.name = Path(given).name if isinstance(given, str | os.PathLike) else ""
-        self._left_out = {n: o.reason for n, o in scorer.left_out.items()}
+        reasons = {name: one.reason for name, one in scorer.left_out.items()}
+        self._not_audited = {
+            name: reasons.get(name, "unknown to the model") for name in source.schema.names
+        }
+        """why, unless the findings have the column"""
         self._findings = findings
         self._kind = frame_kind(given)
         self.flagged = int(findings.flagged.sum())
@@ -117,30 +119,26 @@ class Audit:
         return pa.table(columns)
 
     def _columns(self) -> pa.Table:
-        facts = {one.name: one for one in self._findings.facts}
-        rows = []
-        for name in self._source.schema.names:
-            one = facts.get(name)
-            rows.append(
-                {
-                    "column": name,
-                    "kind": None if one is None else one.kind,
-                    "cells": 0 if one is None else one.cells,
-                    "predictable": None if one is None else one.predictable,
-                    "flagged": 0 if one is None else one.flagged,
-                    "flagged_share": None if one is None else one.flagged / max(one.cells, 1),
-                    "drift": None if one is None else one.drift,
-                    "not_audited": None
-                    if one is not None
-                    else self._left_out.get(name, "unknown to the model"),
-                }
-            )
-        kinds = [pa.string(), pa.string(), pa.int64(), pa.float64(), pa.int64(), pa.float64()]
-        names = ["column", "kind", "cells", "predictable", "flagged", "flagged_share"]
-        schema = pa.schema(
-            [*zip(names, kinds, strict=True), ("drift", pa.float64()), ("not_audited", pa.string())]
-        )
-        return pa.Table.from_pylist(rows, schema)
+        rows = {
+            name: {"column": name, "cells": 0, "flagged": 0, "not_audited": why}
+            for name, why in self._not_audited.items()
+        }
+        for one in self._findings.facts:
+            rows[one.name] = {
+                "column": one.name,
+                "kind": one.kind,
+                "cells": one.cells,
+                "predictable": one.predictable,
+                "flagged": one.flagged,
+                "flagged_share": one.flagged / max(one.cells, 1),
+                "drift": one.drift,
+            }
+        schema = pa.schema({
+            "column": pa.string(), "kind": pa.string(), "cells": pa.int64(),
+            "predictable": pa.float64(), "flagged": pa.int64(), "flagged_share": pa.float64(),
+            "drift": pa.float64(), "not_audited": pa.string(),
+        })  # fmt: skip
+        return pa.Table.from_pylist(list(rows.values()), schema)
 
     # --- repairs
 
@@ -202,12 +200,8 @@ class Audit:
 
     def page_data(self) -> PageData:
         """What the page shows."""
-        names, why = (
-            list(self._source.schema.names),
-            dict.fromkeys(self._source.schema.names, "unknown to the model"),
-        )
         title = f"Audit of {self.name}" if self.name else "Audit"
-        return page_data(self._findings, names, title, why | self._left_out)
+        return page_data(self._findings, self._source.schema.names, title, self._not_audited)
 
     def _repr_html_(self) -> str:
         return small_form(self.page_data())

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -125,9 +124,9 @@ def audit(
         fitted = model
         if not hasattr(model, "feature_names_in_") and not isinstance(source, TableFiles):
             source = source.rename_columns([f"x{j}" for j in range(source.num_columns)])
-    absent = [c.name for c in fitted.codec_.schema.modelled if c.name not in _names(source)]
+    absent = [c.name for c in fitted.codec_.schema.modelled if c.name not in source.schema.names]
     if absent:
-        fitted.codec_.unseen_cells(_empty(source))  # says which, and what is similar
+        fitted.codec_.unseen_cells(source.schema.empty_table())  # says which, and what is similar
     if is_fitted and not isinstance(source, TableFiles):
         known = fitted.codec_.schema.names
         TableWarnings(extra=[n for n in source.column_names if n not in known]).warn(stacklevel=2)
@@ -136,25 +135,13 @@ def audit(
         if device is not None:
             fitted.set_params(device=device)
         scorer = CellScorer(fitted, levels)
-        with progress() if verbose else nullcontext(_show_nothing) as show:
+        with progress() if verbose else nullcontext(lambda *_: None) as show:
             end = None if time_limit is None else start + time_limit
-            found = _Sweep(scorer, source, rows, is_fitted, show, end).run()
+            found = _Sweep(scorer, source, rows, is_fitted, show, end)
             findings = _pick(found, scorer, source, fdr, top, show)
     finally:
         fitted.set_params(device=own_device)
     return Audit(source, table, scorer, findings)
-
-
-def _show_nothing(done: int, total: int, what: str, figure: str) -> None:
-    """Progress that is not shown."""
-
-
-def _names(source: pa.Table | TableFiles) -> list[str]:
-    return list(source.schema.names)
-
-
-def _empty(source: pa.Table | TableFiles) -> pa.Table:
-    return source.schema.empty_table()
 
 
 def _blocks(source: pa.Table | TableFiles) -> Iterator[pa.Table]:
@@ -169,33 +156,12 @@ def take_rows(source: pa.Table | TableFiles, wanted: NDArray[np.int64]) -> pa.Ta
     """Some rows, in ascending order."""
     if isinstance(source, pa.Table):
         return source.take(pa.array(wanted))
-    parts, begin = [_empty(source)], 0
+    parts, begin = [source.schema.empty_table()], 0
     for block in _blocks(source):
         low, high = np.searchsorted(wanted, [begin, begin + block.num_rows])
         parts.append(block.take(pa.array(wanted[low:high] - begin)))
         begin += block.num_rows
     return pa.concat_tables(parts)
-
-
-@dataclass(slots=True)
-class _Found:
-    """What one sweep over all rows leaves."""
-
-    tails: list[ExponentialTail]
-    facts: list[ColumnFacts]
-    row_scores: Floats  # (N,)
-    row_cells: NDArray[np.int64]  # (N, 3) columns that say most, −1: none
-    worst_p: Floats  # (N,) of the row's most suspicious cell
-    worst_odds: Floats
-    p_values: Floats  # of the most suspicious cells
-    odds: Floats
-    certain: NDArray[np.bool_]
-    places: NDArray[np.int64]  # (cells, 2) row and column
-    again: bool
-    """whether rows were scored in two passes"""
-    tests: int = 0
-    held: list[Scores] = field(default_factory=list)
-    """of a table that is small enough to keep them"""
 
 
 class _Sweep:
@@ -212,47 +178,47 @@ class _Sweep:
     ) -> None:
         self.scorer, self.source, self.rows, self.show, self.end = scorer, source, rows, show, end
         self.held: list[Scores] = []
+        """of a table that is small enough to keep them"""
         self.done = 0
         self.again = self._has_time()
+        """whether rows are scored in two passes"""
         self.facts = [ColumnFacts.of(scorer, name, with_drift) for name in scorer.names]
-
-    def run(self) -> _Found:
-        tails = self._calibrate()
-        found = _Found(
-            tails,
-            self.facts,
-            np.zeros(self.rows),
-            np.full((self.rows, 3), -1, dtype=np.int64),
-            np.ones(self.rows),
-            np.full(self.rows, -np.inf),
-            np.empty(0),
-            np.empty(0),
-            np.empty(0, dtype=bool),
-            np.empty((0, 2), dtype=np.int64),
-            self.again,
-        )
+        self.tails = self._calibrate()
+        self.tests = 0
+        self.row_scores = np.zeros(rows)
+        self.row_cells = np.full((rows, 3), -1, dtype=np.int64)  # columns that say most, −1: none
+        self.worst_p = np.ones(rows)  # of the row's most suspicious cell
+        self.worst_odds = np.full(rows, -np.inf)
+        # the most suspicious cells: p-values, odds, whether a rule says so, (row, column)
+        self.suspects: list[NDArray[Any]] = [
+            np.empty(0), np.empty(0), np.empty(0, dtype=bool), np.empty((0, 2), dtype=np.int64),
+        ]  # fmt: skip
         begin = 0
-        for number, block in enumerate(_blocks(self.source)):
-            scores = self.held[number] if self.held else self._score(block)
-            p = p_values(tails, scores)
-            known = ~np.isnan(p)
-            evidence = np.where(known, -np.log(np.where(known, p, 1.0)), -1.0)
-            here = slice(begin, begin + block.num_rows)
-            found.row_scores[here] = evidence.clip(0.0).sum(1) / np.maximum(known.sum(1), 1)
-            best = np.argsort(-evidence, axis=1)[:, :3]
-            is_known = np.take_along_axis(evidence, best, 1) >= 0.0
-            found.row_cells[here, : best.shape[1]] = np.where(is_known, best, -1)
-            found.worst_p[here] = np.where(known, p, 1.0).min(1, initial=1.0)
-            found.worst_odds[here] = np.where(known, scores.odds, -np.inf).max(1, initial=-np.inf)
-            found.tests += int(known.sum())
-            for j, facts in enumerate(self.facts):
-                facts.add(scores, j, p[:, j])
-            places = np.argwhere(known).astype(np.int64)
-            places[:, 0] += begin
-            self._keep(found, p[known], scores.odds[known], scores.certain[known], places)
+        for number, block in enumerate(_blocks(source)):
+            self._add(self.held[number] if self.held else self._score(block), begin)
             begin += block.num_rows
-        found.held = self.held
-        return found
+
+    def _add(self, scores: Scores, begin: int) -> None:
+        p = p_values(self.tails, scores)
+        known = ~np.isnan(p)
+        evidence = np.where(known, -np.log(np.where(known, p, 1.0)), -1.0)
+        here = slice(begin, begin + len(p))
+        self.row_scores[here] = evidence.clip(0.0).sum(1) / np.maximum(known.sum(1), 1)
+        best = np.argsort(-evidence, axis=1)[:, :3]
+        is_known = np.take_along_axis(evidence, best, 1) >= 0.0
+        self.row_cells[here, : best.shape[1]] = np.where(is_known, best, -1)
+        self.worst_p[here] = np.where(known, p, 1.0).min(1, initial=1.0)
+        self.worst_odds[here] = np.where(known, scores.odds, -np.inf).max(1, initial=-np.inf)
+        self.tests += int(known.sum())
+        for j, facts in enumerate(self.facts):
+            facts.add(scores, j, p[:, j])
+        places = np.argwhere(known) + np.array([begin, 0])
+        new = p[known], scores.odds[known], scores.certain[known], places
+        suspects = [np.concatenate(pair) for pair in zip(self.suspects, new, strict=True)]
+        if len(suspects[0]) > MOST_CELLS:
+            keep = np.argpartition(suspects[0], MOST_CELLS)[:MOST_CELLS]
+            suspects = [part[keep] for part in suspects]
+        self.suspects = suspects
 
     def _has_time(self) -> bool:
         """Whether two passes over all rows end in time.
@@ -291,23 +257,6 @@ class _Sweep:
         self.show(done, self.rows, "scoring", f"{done:,} of {self.rows:,} rows")
         return scores
 
-    @staticmethod
-    def _keep(
-        found: _Found,
-        p: Floats,
-        odds: Floats,
-        certain: NDArray[np.bool_],
-        places: NDArray[np.int64],
-    ) -> None:
-        """The smallest p-values so far."""
-        p, odds = np.concatenate([found.p_values, p]), np.concatenate([found.odds, odds])
-        certain = np.concatenate([found.certain, certain])
-        places = np.concatenate([found.places, places])
-        if len(p) > MOST_CELLS:
-            keep = np.argpartition(p, MOST_CELLS)[:MOST_CELLS]
-            p, odds, certain, places = p[keep], odds[keep], certain[keep], places[keep]
-        found.p_values, found.odds, found.certain, found.places = p, odds, certain, places
-
 
 def p_values(tails: list[ExponentialTail], scores: Scores) -> Floats:
     """Of every cell: NaN where it is missing, the smallest where a rule says so.  # (N, C)"""
@@ -317,26 +266,25 @@ def p_values(tails: list[ExponentialTail], scores: Scores) -> Floats:
 
 
 def _pick(
-    found: _Found, scorer: CellScorer, source: Any, fdr: float, top: int, show: Show
+    found: _Sweep, scorer: CellScorer, source: Any, fdr: float, top: int, show: Show
 ) -> Findings:
     """Flag, choose what is described, and describe it."""
     # what a rule says is no test: it is flagged, and does not make the limit of others higher
-    tested = found.p_values[~found.certain]
-    tests = found.tests - int(found.certain.sum())
+    all_p, all_odds, all_certain, places = found.suspects
+    tested = all_p[~all_certain]
+    tests = found.tests - int(all_certain.sum())
     largest = benjamini_hochberg(tested, fdr, tests)
     limit = max(largest, MIN_P)
-    order = np.lexsort((-found.odds, found.p_values))
-    flagged = int((found.p_values <= limit).sum())
-    order = order[: max(top, flagged)]
-    listed, p, odds = found.places[order], found.p_values[order], found.odds[order]
+    flagged = int((all_p <= limit).sum())
+    order = np.lexsort((-all_odds, all_p))[: max(top, flagged)]
+    listed, p, odds, certain = places[order], all_p[order], all_odds[order], all_certain[order]
     rows_p = ExponentialTail(found.row_scores, min_scale=1e-9, prior=0).p_values(found.row_scores)
-    shown = min(SHOWN_ROWS, max(100, SHOWN_CELLS // max(len(_names(source)), 1)))
+    shown = min(SHOWN_ROWS, max(100, SHOWN_CELLS // max(len(source.schema.names), 1)))
     rows = np.lexsort((-found.row_scores, -found.worst_odds, found.worst_p))[:shown]
     wanted = np.unique(np.concatenate([rows, listed[:, 0]]).astype(np.int64))
     picked = take_rows(source, wanted)
     show(1, 1, "describing", f"{len(listed):,} cells")
     scores = joined(found.held).take(wanted) if found.held else scorer.score(picked, found.again)
-    certain = found.certain[order]
     share = max(1, flagged - int(certain.sum())) / max(2, tests)
     wrong = WrongCells(odds, p, certain, min(share, 0.5))
     cells = describe_cells(scorer, picked, scores.rows, wanted, listed, wrong)

@@ -76,7 +76,6 @@ class Scores:
     """also those that are far away; NaN where there is none"""
 
     def take(self, index: NDArray[np.int64]) -> Scores:
-        """Of some rows."""
         rows = self.rows.take(torch.as_tensor(index))
         return Scores(
             self.odds[index], self.nll[index], self.certain[index], rows, self.numbers[index]
@@ -309,8 +308,7 @@ class Details:
     bins: NDArray[np.float32]  # (N, F_num, T)
 
 
-def _observed(rows: EncodedTable) -> Bools:
-    """Which cells are known.  # (N, D)"""
+def _observed(rows: EncodedTable) -> Bools:  # (N, D)
     if rows.observed is None:
         return np.ones((len(rows), rows.num.shape[1] + rows.cat.shape[1]), dtype=bool)
     known: Bools = rows.observed.cpu().numpy().copy()

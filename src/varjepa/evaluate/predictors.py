@@ -58,11 +58,19 @@ def linear(task: Task, y: Array, seed: int) -> list[Any]:
     return [filled(Ridge(alpha=a)) for a in (1.0, 10.0, 100.0, 1000.0)]
 
 
+def longer_schedule(
+    rows: int, steps: int, batch: int, epochs: int, patience: int
+) -> tuple[int, int, int]:
+    """On few rows smaller batches and more epochs and patience: so many steps at least."""
+    batch = min(batch, max(16, rows // 20))
+    more = max(epochs, math.ceil(steps / math.ceil(rows / batch)))
+    return batch, more, patience * more // epochs
+
+
 def perceptron(task: Task, y: Array, seed: int) -> list[Any]:
     """Two hidden layers; a tenth of the training rows stops it where every class can have some."""
     rows, counts = len(y), np.unique(y, return_counts=True)[1]
-    batch = min(BATCH, max(16, rows // 20))
-    epochs = max(EPOCHS, math.ceil(MIN_STEPS / math.ceil(rows / batch)))
+    batch, epochs, patience = longer_schedule(rows, MIN_STEPS, BATCH, EPOCHS, PATIENCE)
     is_class = task == "classification"
     build = neural_network.MLPClassifier if is_class else neural_network.MLPRegressor
     model = build(
@@ -70,7 +78,7 @@ def perceptron(task: Task, y: Array, seed: int) -> list[Any]:
         batch_size=min(batch, rows),
         max_iter=epochs,
         early_stopping=not is_class or (counts.min() > 1 and rows // 10 >= len(counts)),
-        n_iter_no_change=PATIENCE * epochs // EPOCHS,
+        n_iter_no_change=patience,
         random_state=seed,
     )
     return [filled(model)]

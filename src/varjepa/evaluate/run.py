@@ -332,7 +332,6 @@ class Comparison:
         """latent uncertainties of the labelled rows"""
 
     def represent(self) -> dict[str, Blocks]:
-        """Every representation of the labelled rows."""
         wanted, kinds = self.settings.representations, dict(self.settings.kinds)
         codec = TableCodec.fit(self.fit_rows, kinds, max_levels=VarTJEPA().max_levels)
         encoded = codec.encode(self.labelled)

@@ -56,7 +56,6 @@ class Cell:
 
     @property
     def is_deterministic(self) -> bool:
-        """Whether all runs are one and the same."""
         return bool((self.test == self.test[:1]).all())
 
     def guesses(self, part: NDArray[Any]) -> NDArray[Any]:

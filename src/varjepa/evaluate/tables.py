@@ -235,7 +235,6 @@ class EvaluationTables:
 
 
 def build_page(e: Evaluation) -> ReportPage:
-    """The page of an evaluation."""
     tables = EvaluationTables(e)
     coverages, risks = e.curves
     chosen = e.results["chosen_on_validation"]["score"]

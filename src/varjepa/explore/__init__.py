@@ -4,7 +4,7 @@ The package is its own function: ``varjepa.explore(model, df)``.
 """
 
 from varjepa.callable_package import make_callable
-from varjepa.explore.page_data import ExploreData
+from varjepa.explore.page import ExploreData
 from varjepa.explore.run import explore
 
 __all__ = ["ExploreData", "explore"]

@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.estimators.similar import comparable_rows, nearest_rows
-from varjepa.explore.page import write_page
-from varjepa.explore.page_data import ExploreColumn, ExploreData
+from varjepa.explore.page import ExploreColumn, ExploreData
 from varjepa.tables import read_table
 from varjepa.tables.describe import describe_table
 from varjepa.tables.messages import collect_warnings
@@ -36,6 +34,7 @@ FEW_ROWS = 30
 STEPS = 500
 """of t-SNE; after these the map hardly changes"""
 
+STAGES = 5
 OnStage = Callable[[int, int, str], None]
 """Told what is done next: its number, how many there are, and its name."""
 
@@ -84,19 +83,18 @@ def explore(
     with warnings.catch_warnings(), ExitStack() as quiet:
         if not by_name:  # the user knows: that is how the model was fitted
             warnings.filterwarnings("ignore", "X has feature names", UserWarning)
-        stages = _Stages(on_stage)
-        stages.begin("similar rows")
+        on_stage(0, STAGES, "similar rows")
         encoded = estimator.encode(rows)  # says what is odd about the table, once
         quiet.enter_context(collect_warnings())
         points, _ = comparable_rows(estimator, encoded)
         distances, similar = nearest_rows(points, None, min(SIMILAR, len(numbers) - 1))
-        stages.begin("atypical cells")
+        on_stage(1, STAGES, "atypical cells")
         cells = estimator.cell_uncertainty(rows, "atypical").columns
-        stages.begin("uncertainty")
+        on_stage(2, STAGES, "uncertainty")
         measures = {"uncertainty": estimator.uncertainty(rows)}
-        stages.begin("outlier score")
+        on_stage(3, STAGES, "outlier score")
         measures["outlier score"] = estimator.outlier_score(rows)
-        stages.begin("map")
+        on_stage(4, STAGES, "map")
         x, y = draw_map(points, random_state).T
     atypical = {
         name: values.to_numpy()
@@ -122,19 +120,8 @@ def explore(
         distances=tuple(map(tuple, distances.tolist())),
     )
     if path is not None:
-        write_page(data, Path(path))
+        data.save(path)
     return data
-
-
-class _Stages:
-    count = 5
-
-    def __init__(self, on_stage: OnStage) -> None:
-        self.on_stage, self.number = on_stage, 0
-
-    def begin(self, name: str) -> None:
-        self.on_stage(self.number, self.count, name)
-        self.number += 1
 
 
 def draw_map(points: NDArray[np.float32], random_state: int) -> NDArray[np.float32]:

@@ -50,8 +50,8 @@ def imputation_errors(
 
     Means, modes and standard deviations come from ``reference``, e.g. the training rows.
     """
-    squared: list[tuple[float, float]] = []
-    right: list[tuple[float, float]] = []
+    squared: list[list[Any]] = []  # of ours and of the column's mean or mode
+    right: list[list[Any]] = []
     for j, field in enumerate(truth.schema):
         known = removed[:, j] & ~truth[field.name].is_null().to_numpy(zero_copy_only=False)
         if not known.any():
@@ -61,30 +61,19 @@ def imputation_errors(
         guess = filled[field.name].cast(field.type).filter(mask)
         past = reference[field.name].drop_null()
         if pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
-            squared.append(_squared_errors(_floats(value), _floats(guess), _floats(past)))
+            numbers, filled_in, known_numbers = map(_floats, (value, guess, past))
+            scale, mean = known_numbers.std() or 1.0, known_numbers.mean()
+            squared.append([np.mean(((x - numbers) / scale) ** 2) for x in (filled_in, mean)])
         else:
-            right.append(_hits(_texts(value), _texts(guess), _texts(past)))
-    ours, mean = np.sqrt(_means(squared))
+            texts, filled_texts, known_texts = map(_texts, (value, guess, past))
+            levels, counts = np.unique(known_texts, return_counts=True)
+            right.append([np.mean(x == texts) for x in (filled_texts, levels[counts.argmax()])])
+    ours, means = np.sqrt(_means(squared))
     accuracy, mode = _means(right)
-    return ImputationErrors(float(ours), float(mean), float(accuracy), float(mode))
+    return ImputationErrors(float(ours), float(means), float(accuracy), float(mode))
 
 
-def _squared_errors(
-    value: NDArray[Any], guess: NDArray[Any], past: NDArray[Any]
-) -> tuple[float, float]:
-    scale = past.std() or 1.0
-    return (
-        float(np.mean(((guess - value) / scale) ** 2)),
-        float(np.mean(((past.mean() - value) / scale) ** 2)),
-    )
-
-
-def _hits(value: NDArray[Any], guess: NDArray[Any], past: NDArray[Any]) -> tuple[float, float]:
-    levels, counts = np.unique(past, return_counts=True)
-    return float(np.mean(guess == value)), float(np.mean(levels[counts.argmax()] == value))
-
-
-def _means(pairs: list[tuple[float, float]]) -> NDArray[np.float64]:
+def _means(pairs: list[list[Any]]) -> NDArray[np.float64]:
     return np.mean(pairs, axis=0) if pairs else np.full(2, np.nan)
 
 

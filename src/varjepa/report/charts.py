@@ -150,6 +150,15 @@ def check_can_draw() -> None:
         raise InputError("figures need matplotlib: pip install 'varjepa[report]'")
 
 
+def panels(size: tuple[float, float], rows: int, columns: int, **options: Any) -> tuple[Any, Any]:
+    """An empty figure, and its panels."""
+    check_can_draw()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(rows, columns, **options)
+
+
 def save_svg(figure: Figure, path: Path) -> None:
     """A fixed salt and no date: the same numbers give the same file."""
     import matplotlib as mpl

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.integrate import trapezoid
 
 from varjepa.errors import InputError
 from varjepa.files import make_folder, write_text
@@ -177,6 +178,9 @@ def write_report(text: str, path: Path) -> None:
 
 def render_page(page: ReportPage) -> str:
     """The whole page as HTML; the same input gives the same text."""
+    rows = page.uncertain_rows
+    # one scale for the cells of all rows, so that bars can be compared down the page
+    cells = iter(_shares([cell.uncertainty for row in rows for cell in row.cells]))
     return render_template(
         "page.html.j2",
         page=page,
@@ -186,8 +190,8 @@ def render_page(page: ReportPage) -> str:
         curve=_curve_view(page.curve),
         map=_map_view(page.map),
         risk=_risk_view(page.risk_coverage),
-        row_shares=_shares([row.uncertainty for row in page.uncertain_rows]),
-        cell_shares=_cell_shares(page.uncertain_rows),
+        row_shares=_shares([row.uncertainty for row in rows]),
+        cell_shares=[[next(cells) for _ in row.cells] for row in rows],
     )
 
 
@@ -217,7 +221,6 @@ def render_template(name: str, package: str = "varjepa.report", **values: Any) -
 
 
 def _chart_view(chart: LineChart, number: int) -> dict[str, Any]:
-    """The figure and its legend."""
     strokes = curve_strokes(list(chart.series))
     lines = [np.asarray(values, dtype=float).reshape(-1, 2).T for values in chart.series.values()]
     svg = charts.draw_lines(
@@ -336,26 +339,19 @@ def _risk_view(given: RiskCoverage | None) -> dict[str, Any] | None:
         label="Risk among the rows kept, against the share of rows kept: "
         + ", ".join(shorten(name) for name in risks),
     )
+    width = coverage[-1] - coverage[0]
     inside = [c for c in _COVERAGES if coverage[0] - 1e-6 <= c <= coverage[-1] + 1e-6]
     curves = [
         {
             "name": name,
             "stroke": stroke,
-            "mean": _mean_height(coverage, risk),
+            "mean": float(trapezoid(risk, coverage) / width if width > 0 else risk.mean()),
             "at": [float(np.interp(c, coverage, risk)) for c in inside],
         }
         for (name, risk), stroke in zip(risks.items(), strokes, strict=True)
     ]
     names = {name.lower() for name in risks}
     return {"svg": trusted(svg), "coverages": inside, "curves": curves, "names": names}
-
-
-def _mean_height(across: Floats, heights: Floats) -> float:
-    """The area below a curve over its width (np.trapezoid came with numpy 2)."""
-    width = across[-1] - across[0]
-    if width <= 0:
-        return float(np.mean(heights))
-    return float(np.sum(np.diff(across) * (heights[1:] + heights[:-1]) / 2) / width)
 
 
 def _finite_or_nan(values: Any) -> Floats:
@@ -372,12 +368,6 @@ def _shares(values: Sequence[float]) -> list[float]:
         round(100 * (v - low) / (high - low), 1) if math.isfinite(v) and high > low else 0.0
         for v in values
     ]
-
-
-def _cell_shares(rows: Sequence[UncertainRow]) -> list[list[float]]:
-    """One scale for the cells of all rows, so that bars can be compared down the page."""
-    shares = iter(_shares([cell.uncertainty for row in rows for cell in row.cells]))
-    return [[next(shares) for _ in row.cells] for row in rows]
 
 
 def _number(value: float) -> str:

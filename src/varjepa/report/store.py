@@ -53,7 +53,6 @@ class ResultStore:
         return tuple(row[name] for name in self.key)
 
     def has(self, **wanted: Any) -> bool:
-        """Whether some row has all these values."""
         return any(all(row[name] == value for name, value in wanted.items()) for row in self.rows)
 
     def add(self, rows: Iterable[Row]) -> None:

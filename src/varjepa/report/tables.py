@@ -72,7 +72,6 @@ class Table:
 
     @property
     def marks(self) -> Counter[Mark]:
-        """How many cells have each mark."""
         return Counter(c.mark for row in self.rows for c in row if isinstance(c, Cell))
 
 

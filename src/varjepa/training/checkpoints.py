@@ -275,7 +275,6 @@ def _set_aside(checkpoints: Checkpoints) -> None:
             _remove(folder, number)
         return
     aside = folder / _SET_ASIDE
-    aside.mkdir(exist_ok=True)
     remove_checkpoints(aside)  # set aside earlier
     aside.mkdir(exist_ok=True)
     for path in [path for path in folder.iterdir() if _OURS.fullmatch(path.name)]:
@@ -291,9 +290,8 @@ def _tidy(folder: Path) -> None:
     """Remove what a killed process left behind."""
     remove_temporaries(folder)
     complete = set(complete_checkpoints(folder))
-    for path in [*folder.glob("*.json"), *folder.glob("*.safetensors")]:
-        stem = path.name.split(".")[0]
-        if stem.isascii() and stem.isdecimal() and int(stem) not in complete:
+    for path in list(folder.iterdir()):
+        if _OURS.fullmatch(path.name) and int(path.name.split(".")[0]) not in complete:
             path.unlink(missing_ok=True)
 
 
@@ -487,5 +485,4 @@ def seconds_before(facts: Mapping[str, Any]) -> float:
 
 
 def snapshot(model: nn.Module) -> dict[str, Tensor]:
-    """A copy of the weights."""
     return {name: value.detach().clone() for name, value in model.state_dict().items()}

@@ -69,7 +69,6 @@ class PaddedStepper(Stepper):
         self.take_line(bucket)
 
     def take_line(self, bucket: Bucket) -> None:
-        """The step of the cursor's line."""
         index, share, sizes, rates = (
             table.index_select(0, self.cursor)[0]
             for table in (self.table_index, self.table_share, self.table_sizes, self.table_rates)

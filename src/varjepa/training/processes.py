@@ -97,11 +97,9 @@ class World:
         )
 
     def sum_number(self, value: float) -> float:
-        """The sum over processes."""
         return self._reduce(value, dist.ReduceOp.SUM)
 
     def max_number(self, value: int) -> int:
-        """The maximum over processes."""
         return int(self._reduce(value, dist.ReduceOp.MAX))
 
     def _reduce(self, value: float, operation: dist.ReduceOp.RedOpType) -> float:
@@ -113,7 +111,6 @@ class World:
         return float(number)
 
     def broadcast_number(self, value: float) -> float:
-        """The main process's number."""
         return value if self.short is None else _broadcast(value, self.short)
 
     # --- after something that takes one process longer than another

@@ -139,7 +139,6 @@ def reading_bar(blocks: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
 
 
 def show_lines(lines: Sequence[str]) -> None:
-    """Lines on stderr, as they are."""
     console = Console(stderr=True, markup=False, emoji=False, highlight=False)
     for line in lines:
         console.print(line, soft_wrap=True)

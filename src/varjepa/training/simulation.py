@@ -52,12 +52,7 @@ def fit_probe(
         hidden_layers=1 if settings.hidden else 0,
         activation="relu",
     ).to(features.device, features.dtype)
-    optimiser = torch.optim.AdamW(
-        probe.parameters(),
-        lr=settings.learning_rate,
-        weight_decay=settings.weight_decay,
-        fused=True,
-    )
+    optimiser = _adamw(probe, settings)
     rows = features.shape[1]
     for _ in range(settings.epochs):
         order = torch.stack([torch.randperm(rows, generator=g) for g in generators])
@@ -72,6 +67,11 @@ def fit_probe(
             losses.mean(-1).sum().backward()  # a sum over runs: runs do not share a gradient
             optimiser.step()
     return probe
+
+
+def _adamw(model: nn.Module, settings: ProbeSettings | SimulationTraining) -> torch.optim.AdamW:
+    rate, decay = settings.learning_rate, settings.weight_decay
+    return torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=decay, fused=True)
 
 
 @torch.no_grad()
@@ -180,12 +180,7 @@ def train(
 
     Shape: ``x``, ``y`` are ``(R, N, d_obs)``.
     """
-    optimiser = torch.optim.AdamW(
-        model.parameters(),
-        lr=settings.learning_rate,
-        weight_decay=settings.weight_decay,
-        fused=True,
-    )
+    optimiser = _adamw(model, settings)
     steps = math.ceil(x.shape[1] / settings.batch)
     for epoch in range(1, settings.epochs + 1):
         noise = draw_epoch(model, x, steps, sigreg, generators)

@@ -68,7 +68,6 @@ class WindowedRows(RowSource):
             self._fill(epoch)
 
     def _fill(self, epoch: int) -> None:
-        """Read and encode a window."""
         numbers, place = self._next_numbers.numpy(), 0
         for table, here in self.files.read(epoch * self.size, self.size):
             if self._closed.is_set():

@@ -10,11 +10,10 @@ from tests.small import fit_small
 from varjepa import VarTJEPA
 
 SMALL = {
-    "d": 16,
+    "d": 32,
     "ff": 32,
-    "predictor_width": 16,
+    "predictor_width": 32,
     "predictor_ff": 32,
-    "learning_rate": 5e-3,
     "max_steps": 150,
     "random_state": 0,
 }

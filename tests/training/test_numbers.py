@@ -79,7 +79,7 @@ class Poisoned:
 def learn(objective: Loss, epochs: int, seed: int) -> TrainingResult:
     """So long that the loss is far from its first value, and from 0, which means nothing here."""
     rows = table(256, seed)
-    settings = replace(SETTINGS, epochs=epochs, validate_every=epochs // 4, learning_rate=1e-2)
+    settings = replace(SETTINGS, epochs=epochs, validate_every=epochs // 4, learning_rate=6e-3)
     return train(objective, rows, settings, HeldOutLoss(rows, seed), seed)
 
 
@@ -121,11 +121,11 @@ def test_a_little_poison_does_little() -> None:
 
 
 def test_a_little_poison_does_little_to_bins() -> None:
-    found = compare(var_t_jepa, [KINDS["nan"]], 60, 0)
+    found = compare(var_t_jepa, [KINDS["nan"]], 100, 0)
     assert found["poisoned steps"] == found["skipped steps"] >= 3
     assert found["clean loss"] < found["first loss"] / 2
     assert found["difference"] < 0.05, found
-    found = compare(var_t_jepa, [KINDS["inf"], KINDS["million"]], 60, 0)
+    found = compare(var_t_jepa, [KINDS["inf"], KINDS["million"]], 100, 0)
     assert found["poisoned steps"] >= 3
     assert found["difference"] < 0.05, found
 

@@ -4,6 +4,7 @@
    for are missing. Missing cells are predicted as ``impute`` fills them.
 2. Known cells are predicted from the other columns alone: a cell's own value changes nothing.
 3. Intervals of new rows cover what was asked for, and are narrower than the columns' own quantiles.
+   Rounded ends hold what the unrounded ones held.
 4. Levels have probabilities that sum to 1; the best one has the highest.
 5. The calibration is saved, checked when read, and the same after a fit from files. Columns with
    few values lean on the others.
@@ -40,6 +41,7 @@ from varjepa.estimators.calibration import (
     level_for,
     levels_from_json,
 )
+from varjepa.estimators.cells import round_to
 
 ROWS = 1200
 NUMBERS = ["pages", "x", "y", "stars", "day"]
@@ -139,6 +141,26 @@ def test_intervals_cover_and_are_narrow(model: VarTJEPA, table: pd.DataFrame) ->
     assert width < 0.6 * (table["y"].quantile(0.95) - table["y"].quantile(0.05))
     narrow = model.predict_cells(table, coverage=0.5, cells="all")
     assert (narrow.upper["y"] - narrow.lower["y"]).mean() < 0.7 * width
+
+
+def test_a_value_of_many_digits_is_inside_its_interval() -> None:
+    rng = np.random.default_rng(0)
+    is_high = rng.random(300) < 0.5
+    pair = np.where(is_high, 0.050680118739818, -0.044641636506989)
+    frame = pd.DataFrame({"pair": pair, "x": is_high + 0.1 * rng.normal(size=300)})
+    model = fit_small(VarTJEPA, frame, **SMALL)
+    cells = model.predict_cells(frame, cells="all", coverage=0.9)
+    inside = (cells.lower["pair"] <= frame["pair"]) & (frame["pair"] <= cells.upper["pair"])
+    assert inside.mean() >= 0.9
+    width = cells.upper["pair"] - cells.lower["pair"]
+    assert (width < 2e-6).mean() > 0.5  # the value itself, to seven digits
+
+
+def test_ends_are_rounded_outwards_and_short_numbers_kept() -> None:
+    values = np.array([0.123456789, 0.05000000004, 0.0, -0.123456789])
+    assert round_to(values, 7, np.rint).tolist() == [0.1234568, 0.05, 0.0, -0.1234568]
+    assert round_to(values, 7, np.floor).tolist() == [0.1234567, 0.05, 0.0, -0.1234568]
+    assert round_to(values, 7, np.ceil).tolist() == [0.1234568, 0.05, 0.0, -0.1234567]
 
 
 def test_levels_have_probabilities(model: VarTJEPA, table: pd.DataFrame) -> None:

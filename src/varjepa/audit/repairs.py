@@ -148,7 +148,8 @@ class _Description:
                 self._levels(name, listed[mine], places[mine], codes)
         d = self.details
         best, lower, upper = (
-            decode_values(self.codec, side, codes) for side in (d.median, d.lower, d.upper)
+            decode_values(self.codec, side, codes, rounding)
+            for side, rounding in ((d.median, np.rint), (d.lower, np.floor), (d.upper, np.ceil))
         )
         for j in np.unique(columns):
             name, mine = self.scorer.names[j], columns == j

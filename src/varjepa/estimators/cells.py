@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,6 +20,9 @@ from varjepa.tables.scaling import Scaler
 
 Asked = Literal["missing", "all"]
 """Which cells are predicted."""
+
+Rounding = Callable[[NDArray[Any]], NDArray[Any]]
+"""np.rint, np.floor or np.ceil"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +94,8 @@ def cell_predictions(
         }
         return like_input(pa.table(columns), X)
 
-    def ends(values: NDArray[np.float32]) -> Any:
-        return shown(decode_values(codec, values, codes), left_out=certain)
+    def ends(values: NDArray[np.float32], outwards: Rounding) -> Any:
+        return shown(decode_values(codec, values, codes, outwards), left_out=certain)
 
     nothing = np.full(rows, np.nan, np.float32)
     probability = {
@@ -101,8 +104,8 @@ def cell_predictions(
     }
     return CellPredictions(
         best=shown(codec.decode(mean, codes, on_step=False)),
-        lower=ends(lower),
-        upper=ends(upper),
+        lower=ends(lower, np.floor),
+        upper=ends(upper, np.ceil),
         probability=like_input(pa.table(probability), X, with_types=False),
         coverage=coverage,
         _levels=levels,
@@ -120,19 +123,35 @@ def _constant_texts(codec: TableCodec) -> list[str]:
 # --- float32 values as a table
 
 
-def decode_values(codec: TableCodec, num: NDArray[np.float32], cat: NDArray[np.int64]) -> pa.Table:
+def decode_values(
+    codec: TableCodec,
+    num: NDArray[np.float32],
+    cat: NDArray[np.int64],
+    rounding: Rounding = np.rint,
+) -> pa.Table:
     """Values, not means, as a table: with no more digits than the networks' float32 can tell apart.
 
-    So a value that many rows have comes back as it is, not as 1.2e-8 instead of 0.
+    So a value that many rows have comes back as it is, not as 1.2e-8 instead of 0. Ends of
+    intervals are rounded outwards: a value of more digits that is an end is inside.
     """
     table = codec.decode(num, cat)
     for number in codec.numeric:
         kind, digits = table.schema.field(number.column).type, decimals(number.scaler)
         if number.part == VALUE and pa.types.is_floating(kind) and digits is not None:
-            rounded = pa.array(np.round(table[number.column].to_numpy(), digits), from_pandas=True)
+            values = table[number.column].to_numpy()
+            rounded = pa.array(round_to(values, digits, rounding), from_pandas=True)
             place = table.column_names.index(number.column)
             table = table.set_column(place, number.column, rounded.cast(kind))
     return table
+
+
+def round_to(values: NDArray[Any], digits: int, rounding: Rounding) -> NDArray[np.float64]:
+    """Values with so many digits behind the point; a shorter number that is meant stays itself."""
+    if rounding is np.rint:
+        return np.round(values, digits)
+    short, unit = np.round(values, digits - 2), 10.0**digits
+    is_meant = np.abs(short - values) <= 1.0 / unit
+    return np.where(is_meant, short, np.round(rounding(values * unit) / unit, digits))
 
 
 def decimals(scaler: Scaler) -> int | None:

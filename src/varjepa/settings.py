@@ -235,7 +235,7 @@ class Training(Settings):
     """Optimisation, length, and how validation rows pick the checkpoint."""
 
     epochs: int | Literal["auto"] = "auto"
-    """maximum number of epochs; "auto": about 2,000 steps. Of a streamed
+    """maximum number of epochs; "auto": about 1,600 steps. Of a streamed
     table an epoch is a window of its rows, and the next epoch continues from there"""
     max_steps: int | None = None
     """maximum number of optimiser steps, whatever ``epochs`` says; None: no limit"""
@@ -315,7 +315,7 @@ class Training(Settings):
         return min(self.epochs, self.max_steps / math.ceil(rows / self.batch_size))
 
 
-AUTO_STEPS = 2000
+AUTO_STEPS = 1600
 """Optimiser steps that ``epochs="auto"`` aims at."""
 
 VALIDATION_STEPS = 50

@@ -4,7 +4,9 @@
    not, for all tokens and for the last few; with heads padded to what a GPU wants too.
 2. The transformer's gradients agree with finite differences.
 3. A transformer asked for its last tokens gives what it gives for all of them.
-4. Without gradients a row's result is the same to the last bit, wherever it stands in its block.
+4. Tokens that nothing attends to are as tokens that are not valid, values and gradients; and none
+   of them changes another.
+5. Without gradients a row's result is the same to the last bit, wherever it stands in its block.
 """
 
 from __future__ import annotations
@@ -53,6 +55,28 @@ def test_the_last_tokens_alone(width: int) -> None:
     torch.testing.assert_close(net(tokens, keep=2), net(tokens)[:, -2:])
     valid = torch.tensor([[True, False, True, True, True, True]] * 3)
     torch.testing.assert_close(net(tokens, valid, keep=2), net(tokens, valid)[:, -2:])
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("keep", [3, 5])
+def test_tokens_that_nothing_attends_to(masked: bool, keep: int) -> None:
+    torch.manual_seed(0)
+    net = Transformer(8, depth=2, heads=2, ff=12).double()
+    tokens = torch.randn(4, 5, 8, dtype=torch.float64, requires_grad=True)
+    valid = torch.tensor([[True, False], [False, True], [True, True], [False, True]])
+    valid = valid if masked else torch.ones_like(valid)
+    inputs, weight = (tokens, *net.parameters()), torch.randn(4, keep, 8).double()
+    ours = net(tokens, valid if masked else None, keep, known=2)
+    theirs = net(tokens, torch.nn.functional.pad(valid, (0, 3), value=False), keep)
+    torch.testing.assert_close(ours, theirs)
+    gradients = (torch.autograd.grad((y * weight).sum(), inputs) for y in (ours, theirs))
+    for own, their in zip(*gradients, strict=True):
+        torch.testing.assert_close(own, their)
+    changed = tokens.detach().clone()
+    changed[:, 3] += 1.0
+    after = net(changed, valid if masked else None, keep, known=2)
+    assert not torch.equal(after[:, -2], ours[:, -2])
+    torch.testing.assert_close(after[:, [-3, -1]], ours[:, [-3, -1]], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -47,16 +47,12 @@ class FeatureMasks:
             return None
         return nn.functional.pad(self.context_valid, (n_cls, 0), value=True)
 
-    def context_of_views(self, valid: Tensor | None, known: int) -> Tensor:
-        """Which tokens of a predictor's B · K sequences may be attended to: the known ones alone.
+    def context_of_views(self, valid: Tensor | None) -> Tensor | None:
+        """Which known tokens of a predictor's B · K sequences are valid.
 
-        Shape: ``valid (B, known)`` → ``(B · K, known + M_trg)``.
+        Shape: ``valid (B, known)`` → ``(B · K, known)``.
         """
-        rows, views, _ = self.target.shape
-        if valid is None:
-            valid = self.target.new_ones((rows, known), dtype=torch.bool)
-        nothing = torch.zeros_like(self.target, dtype=torch.bool)
-        return torch.cat([valid.unsqueeze(1).expand(-1, views, -1), nothing], 2).flatten(0, 1)
+        return None if valid is None else valid.repeat_interleave(self.target.shape[1], 0)
 
     def valid_of_views(self, valid: Tensor | None, known: int) -> Tensor | None:
         """Which tokens of a predictor's B · K sequences are valid: known ones, then targets.

@@ -326,9 +326,13 @@ class Predictor(nn.Module):
         known = self.context_token(s_x) + from_z + at_known  # (B, S, width)
         asked = self.mask_token + from_z.unsqueeze(1) + at_target  # (B, K, M_trg, width)
         sequence = torch.cat([known.unsqueeze(1).expand(-1, views, -1, -1), asked], dim=2)
-        of_views = masks.valid_of_views if self.joint_targets else masks.context_of_views
-        seen = of_views(valid, known.shape[1])
-        hidden = self.transformer(sequence.flatten(0, 1), seen, keep=size)
+        tokens, n_known = sequence.flatten(0, 1), known.shape[1]
+        if self.joint_targets:
+            seen = masks.valid_of_views(valid, n_known)
+            hidden = self.transformer(tokens, seen, keep=size)
+        else:
+            seen = masks.context_of_views(valid)
+            hidden = self.transformer(tokens, seen, keep=size, known=n_known)
         return self.head(hidden.view(rows, views, size, hidden.shape[-1]))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from varjepa.nn.kernels import attend_fast, key_bias, transform_fast
 
@@ -39,14 +40,26 @@ class SelfAttention(nn.Module):
         self.project_in = nn.Linear(width, 3 * width)
         self.project_out = nn.Linear(width, width)
 
-    def forward(self, tokens: Tensor, valid: Tensor | None, keep: int) -> Tensor:
+    def forward(self, tokens: Tensor, valid: Tensor | None, keep: int, known: int) -> Tensor:
         """Shape: ``(B, S, width)`` → ``(B, keep, width)``, of the last tokens."""
         rows, length, width = tokens.shape
-        qkv = self.project_in(tokens)
-        apart = qkv.view(rows, length, 3, self.heads, width // self.heads)
-        q, k, v = apart.permute(2, 0, 3, 1, 4)  # (B, H, S, d_head) each
-        mixed = attend(q[:, :, -keep:], k, v, valid)
+        if known == length:
+            q, k, v = self._by_heads(self.project_in(tokens))  # (B, H, S, d_head) each
+            q = q[:, :, -keep:]
+        else:  # keys and values of the known tokens alone
+            weight, bias = self.project_in.weight, self.project_in.bias
+            (q,) = self._by_heads(linear(tokens[:, -keep:], weight[:width], bias[:width]))
+            k, v = self._by_heads(linear(tokens[:, :known], weight[width:], bias[width:]))
+        mixed = attend(q, k, v, valid)
         return self.project_out(mixed.transpose(1, 2).reshape(rows, keep, width))
+
+    def _by_heads(self, projected: Tensor) -> Tensor:
+        """Shape: ``(B, S, n · width)`` → ``(n, B, H, S, d_head)``."""
+        rows, length, _ = projected.shape
+        width = self.project_out.in_features
+        return projected.view(rows, length, -1, self.heads, width // self.heads).permute(
+            2, 0, 3, 1, 4
+        )
 
 
 class Block(nn.Module):
@@ -59,8 +72,8 @@ class Block(nn.Module):
         self.mlp_norm = nn.LayerNorm(width)
         self.mlp = nn.Sequential(nn.Linear(width, ff), nn.GELU(), nn.Linear(ff, width))
 
-    def forward(self, tokens: Tensor, valid: Tensor | None, keep: int) -> Tensor:
-        attended = self.attention(self.attention_norm(tokens), valid, keep)
+    def forward(self, tokens: Tensor, valid: Tensor | None, keep: int, known: int) -> Tensor:
+        attended = self.attention(self.attention_norm(tokens), valid, keep, known)
         tokens = tokens[:, -keep:] + attended  # (B, keep, width)
         return tokens + self.mlp(self.mlp_norm(tokens))
 
@@ -78,19 +91,27 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(
-        self, tokens: Tensor, valid: Tensor | None = None, keep: int | None = None
+        self,
+        tokens: Tensor,
+        valid: Tensor | None = None,
+        keep: int | None = None,
+        known: int | None = None,
     ) -> Tensor:
         """The last ``keep`` tokens, by default all of them.
 
-        Shape: ``tokens (B, S, width)``, ``valid (B, S)`` bool or None → ``(B, keep, width)``.
+        Only the first ``known`` tokens are attended to, by default all of them; ``valid`` says
+        which of these are.
+
+        Shape: ``tokens (B, S, width)``, ``valid (B, known)`` bool or None → ``(B, keep, width)``.
         """
         length = tokens.shape[1]
         keep = length if keep is None else keep
+        known = length if known is None else known
         if keep == 0:
             return tokens[:, :0]
-        fast = transform_fast(self, tokens, valid, keep)
+        fast = transform_fast(self, tokens, valid, keep, known)
         if fast is not None:
             return fast
         for i, block in enumerate(self.blocks):
-            tokens = block(tokens, valid, keep if i == len(self.blocks) - 1 else length)
+            tokens = block(tokens, valid, keep if i == len(self.blocks) - 1 else length, known)
         return self.norm(tokens)

@@ -73,15 +73,18 @@ def attend_fast(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor 
 
 
 def transform_fast(
-    net: Transformer, tokens: Tensor, valid: Tensor | None, keep: int
+    net: Transformer, tokens: Tensor, valid: Tensor | None, keep: int, known: int
 ) -> Tensor | None:
-    """What ``net(tokens, valid, keep)`` returns, by a fast path; None where there is none."""
+    """What the transformer returns, by a fast path; None where there is none."""
     if not _is_enabled or not tokens.is_cuda or not torch.is_autocast_enabled("cuda"):
         return None
     from varjepa.nn.kernels.fused_block import can_fuse, fused_transformer  # needs Triton
 
     if not len(tokens) or not can_fuse(tokens, net):
         return None
+    if known < tokens.shape[1]:
+        valid = tokens.new_ones((len(tokens), known), dtype=torch.bool) if valid is None else valid
+        valid = nn.functional.pad(valid, (0, tokens.shape[1] - known), value=False)
     return fused_transformer(tokens, valid, net, torch.get_autocast_dtype("cuda"))[:, -keep:]
 
 

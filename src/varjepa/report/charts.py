@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import io
-import math
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -170,46 +169,11 @@ def save_svg(figure: Figure, path: Path) -> None:
         figure.savefig(file, format="svg", metadata={"Date": None})
 
 
-# --- how classes and curves look: never by colour alone
-
-Corners = tuple[tuple[float, float], ...]
+# --- how curves look: never by colour alone
 
 # Okabe–Ito, strongest on white first: eight colours that the colour-blind can tell apart
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
 GREY = "#8a8f98"
-
-
-def _star(points: int, turn: float, *, inner: float = 1.0, size: float = 1.0) -> Corners:
-    """Corners at radius `size` and `size · inner` in turn; `turn` in eighths of a circle."""
-    steps = range(2 * points)
-    radii = [size if i % 2 == 0 else size * inner for i in steps]
-    angles = [math.pi * (turn / 4 + i / points) for i in steps]
-    return tuple(
-        (round(r * math.cos(a), 3), round(r * math.sin(a), 3))
-        for r, a in zip(radii, angles, strict=True)
-    )
-
-
-DISC = _star(8, 0, size=0.8)
-# all of about one area; an inner radius of cos(π/points) makes a star a polygon
-_SHAPES = (
-    DISC,
-    _star(4, 1, inner=math.cos(math.pi / 4)),  # square
-    _star(3, 2, inner=0.5, size=1.2),  # triangle
-    _star(4, 2, inner=math.cos(math.pi / 4)),  # diamond
-    _star(3, -2, inner=0.5, size=1.2),  # triangle pointing down
-    _star(4, 1, inner=0.4, size=1.25),  # cross
-    _star(5, 2, inner=0.4, size=1.25),  # star
-    _star(4, 2, inner=0.4, size=1.25),  # upright cross
-)
-
-
-@dataclass(frozen=True)
-class Mark:
-    """How the points of one class look; shape and colour both differ, so that grey prints read."""
-
-    colour: str  # #rrggbb
-    corners: Corners  # polygon around 0 of about two square units, y upwards
 
 
 @dataclass(frozen=True)
@@ -219,14 +183,6 @@ class Stroke:
     colour: str  # #rrggbb
     dashes: tuple[float, ...]  # lengths drawn and skipped in turn; empty: solid
     width: float  # in points
-
-
-def class_marks(count: int, *, has_rest: bool) -> list[Mark]:
-    """One mark per class, at most eight; the last is grey where it stands for all others."""
-    marks = [Mark(c, s) for c, s in zip(COLOURS, _SHAPES, strict=True)][:count]
-    if has_rest:
-        marks[-1] = Mark(GREY, marks[-1].corners)
-    return marks
 
 
 def curve_strokes(names: Sequence[str]) -> list[Stroke]:
@@ -249,26 +205,6 @@ def curve_strokes(names: Sequence[str]) -> list[Stroke]:
 Floats = NDArray[np.float64]
 
 
-def choose_points(count: int, limit: int) -> NDArray[np.intp]:
-    """At most `limit` of `count` row numbers in random order, the same ones every time."""
-    return np.random.default_rng(0).permutation(count)[:limit]
-
-
-def uncertainty_range(uncertainty: Floats) -> tuple[float, float]:
-    """Where the colours begin and end; the outermost 2 % on either side do not stretch them."""
-    low, high = np.quantile(uncertainty, [0.02, 0.98])
-    return float(low), float(high)
-
-
-def uncertainty_gradient(stops: int = 9) -> list[str]:
-    """The colours of :func:`draw_uncertainty` from low to high, as #rrggbb."""
-    with page_style("gradient"):
-        from matplotlib import colormaps
-        from matplotlib.colors import to_hex
-
-        return [to_hex(c) for c in colormaps["viridis_r"](np.linspace(0, 1, stops))]
-
-
 def draw_series(epochs: Floats, values: Floats, *, key: str, label: str, log: bool) -> str:
     """One training curve; NaN leaves a gap, and few points get dots so that none is invisible."""
 
@@ -285,47 +221,6 @@ def draw_series(epochs: Floats, values: Floats, *, key: str, label: str, log: bo
         axes.margins(x=0.03)
 
     return draw_svg(draw, (3.8, 2.2), key=key, label=label)
-
-
-def draw_classes(
-    x: Floats, y: Floats, groups: NDArray[np.intp], marks: Sequence[Mark], *, key: str, label: str
-) -> str:
-    """Map by class, `groups` numbering the marks; the rarer lie on top of the more frequent."""
-
-    def draw(axes: Axes) -> None:
-        across, up = _centred(x, y)
-        for group in np.argsort(-np.bincount(groups, minlength=len(marks)), kind="stable"):
-            here, mark = groups == group, marks[group]
-            _scatter(axes, across[here], up[here], mark.corners, points=len(x), color=mark.colour)
-        _bare(axes)
-
-    return draw_svg(draw, (5.0, 4.2), key=key, label=label)
-
-
-def draw_uncertainty(
-    x: Floats, y: Floats, uncertainty: Floats, limits: tuple[float, float], *, key: str, label: str
-) -> str:
-    """Map by uncertainty; the most uncertain are drawn last, where nothing covers them."""
-
-    def draw(axes: Axes) -> None:
-        across, up = _centred(x, y)
-        order = np.argsort(uncertainty, kind="stable")
-        low, high = limits
-        share = (uncertainty - low) / (high - low) if high > low else np.full(len(x), 0.5)
-        _scatter(
-            axes,
-            across[order],
-            up[order],
-            DISC,
-            points=len(x),
-            c=np.clip(share[order], 0, 1),
-            cmap="viridis_r",
-            vmin=0,
-            vmax=1,
-        )
-        _bare(axes)
-
-    return draw_svg(draw, (5.0, 4.2), key=key, label=label)
 
 
 def draw_risk_coverage(
@@ -397,31 +292,6 @@ def draw_lines(
         axes.grid()
 
     return draw_svg(draw, (5.4, 3.6), key=key, label=label)
-
-
-def _scatter(
-    axes: Axes, x: Floats, y: Floats, corners: Corners, *, points: int, **colours: Any
-) -> None:
-    """Points of one shape, smaller where there are many in all."""
-    marker: Any = list(corners)  # vertices are a marker too, though the annotations do not say so
-    area = 9.0 if points > 1000 else 14.0 if points > 300 else 26.0
-    # matplotlib blows every outline up to the same box: undo that, or stars outshine triangles
-    area *= max(abs(c) for corner in corners for c in corner) ** 2 / 0.64
-    # without clipping a point is one short element of the SVG instead of a group
-    axes.scatter(x, y, marker=marker, s=area, linewidths=0, alpha=0.85, clip_on=False, **colours)
-
-
-def _bare(axes: Axes) -> None:
-    """A map's axes mean nothing alone: equal scales, no frame, no numbers."""
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.set_axis_off()
-
-
-def _centred(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Both axes on one scale around 0, so that no magnitude is too large or small to draw."""
-    x, y = x / 2 - (x.min() / 4 + x.max() / 4), y / 2 - (y.min() / 4 + y.max() / 4)
-    widest = max(np.abs(x).max(), np.abs(y).max()) or 1.0
-    return x / widest, y / widest
 
 
 def _log_scale(axes: Axes, ratio: float) -> None:

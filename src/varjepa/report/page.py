@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from importlib import resources
@@ -22,7 +21,7 @@ from scipy.integrate import trapezoid
 from varjepa.errors import InputError
 from varjepa.files import make_folder, write_text
 from varjepa.report import charts
-from varjepa.report.charts import class_marks, curve_strokes
+from varjepa.report.charts import curve_strokes
 from varjepa.report.tables import SIGNS, Table
 
 Floats = NDArray[np.float64]
@@ -47,22 +46,7 @@ class TrainingCurve:
     diverged (the line breaks)"""
 
     def __post_init__(self) -> None:
-        _check_lengths("epochs", len(self.epochs), series=self.series)
-
-
-@dataclass(frozen=True, eq=False)
-class EmbeddingMap:
-    """Every row's embedding, brought to two dimensions."""
-
-    x: Floats  # (N,)
-    y: Floats  # (N,)
-    classes: Sequence[str] | None
-    """N names, or None where there is no target"""
-    uncertainty: Floats  # (N,)
-
-    def __post_init__(self) -> None:
-        named = {} if self.classes is None else {"classes": self.classes}
-        _check_lengths("x", len(self.x), {"y": self.y, "uncertainty": self.uncertainty, **named})
+        _check_lengths("epochs", len(self.epochs), "series", self.series)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,26 +59,7 @@ class RiskCoverage:
     drawn as grey references"""
 
     def __post_init__(self) -> None:
-        _check_lengths("coverage", len(self.coverage), risk=self.risk)
-
-
-@dataclass(frozen=True)
-class UncertainCell:
-    """One value of an uncertain row; uncertainties are comparable between the cells of a page."""
-
-    column: str
-    value: str
-    uncertainty: float
-
-
-@dataclass(frozen=True)
-class UncertainRow:
-    """A row that the model is unsure of, and why: its cells, the most uncertain first."""
-
-    row: int
-    """its place in the table, counted from 0"""
-    uncertainty: float
-    cells: Sequence[UncertainCell]
+        _check_lengths("coverage", len(self.coverage), "risk", self.risk)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +77,7 @@ class LineChart:
     note: str = ""
 
     def __post_init__(self) -> None:
-        _check_lengths("places", len(self.x), line=self.series)
+        _check_lengths("places", len(self.x), "line", self.series)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,27 +90,17 @@ class ReportPage:
     tables: Sequence[Table] = ()
     charts: Sequence[LineChart] = ()
     curve: TrainingCurve | None = None
-    map: EmbeddingMap | None = None
     risk_coverage: RiskCoverage | None = None
-    uncertain_rows: Sequence[UncertainRow] = ()
-    """rows to look at, the most uncertain first"""
     footer: Mapping[str, str] = field(default_factory=dict)
     """environment: versions, seed, seconds"""
 
 
-def _check_lengths(
-    what: str, expected: int, lists: Mapping[str, Sized] | None = None, **named: Mapping[str, Sized]
-) -> None:
-    """Lists by their names, or by kind and name, must be of one length."""
-    every = {**(lists or {})}
-    every |= {f"{kind} {name}": v for kind, some in named.items() for name, v in some.items()}
-    for name, values in every.items():
+def _check_lengths(what: str, expected: int, kind: str, lists: Mapping[str, Sized]) -> None:
+    """Named lists must be of one length."""
+    for name, values in lists.items():
         if len(values) != expected:
-            raise ValueError(f"{name}: {len(values)} values, but {expected} {what}")
+            raise ValueError(f"{kind} {name}: {len(values)} values, but {expected} {what}")
 
-
-MAP_POINTS = 3000
-"""points drawn per map at most: enough to see shapes, few enough for a page under 1 MB"""
 
 _LONGEST_NAME, _LONGEST_TITLE = 40, 1000
 _COVERAGES = (0.5, 0.8, 0.9, 1.0)
@@ -178,9 +133,6 @@ def write_report(text: str, path: Path) -> None:
 
 def render_page(page: ReportPage) -> str:
     """The whole page as HTML; the same input gives the same text."""
-    rows = page.uncertain_rows
-    # one scale for the cells of all rows, so that bars can be compared down the page
-    cells = iter(_shares([cell.uncertainty for row in rows for cell in row.cells]))
     return render_template(
         "page.html.j2",
         page=page,
@@ -188,10 +140,7 @@ def render_page(page: ReportPage) -> str:
         signs=SIGNS,
         charts=[_chart_view(chart, i) for i, chart in enumerate(page.charts) if chart.series],
         curve=_curve_view(page.curve),
-        map=_map_view(page.map),
         risk=_risk_view(page.risk_coverage),
-        row_shares=_shares([row.uncertainty for row in rows]),
-        cell_shares=[[next(cells) for _ in row.cells] for row in rows],
     )
 
 
@@ -263,66 +212,6 @@ def _curve_view(curve: TrainingCurve | None) -> dict[str, Any] | None:
     return {"panels": panels, "names": names} if panels else None
 
 
-def _map_view(points: EmbeddingMap | None) -> dict[str, Any] | None:
-    """Both maps and their legends; rows without a finite place are counted and left out."""
-    if points is None:
-        return None
-    x, y, uncertainty = (np.asarray(a, float) for a in (points.x, points.y, points.uncertainty))
-    placed = np.flatnonzero(np.isfinite(x) & np.isfinite(y) & np.isfinite(uncertainty))
-    if not len(placed):
-        return None
-    shown = placed[charts.choose_points(len(placed), MAP_POINTS)]
-    limits = charts.uncertainty_range(uncertainty[placed])
-    svg = charts.draw_uncertainty(
-        x[shown],
-        y[shown],
-        uncertainty[shown],
-        limits,
-        key="map-uncertainty",
-        label=f"Map of {len(shown)} rows, coloured by uncertainty",
-    )
-    return {
-        "rows": len(placed),
-        "shown": len(shown),
-        "left_out": len(x) - len(placed),
-        "by_uncertainty": trusted(svg),
-        "low": limits[0],
-        "high": limits[1],
-        "gradient": charts.uncertainty_gradient(),
-        "by_class": _class_view(x, y, points.classes, placed, shown),
-    }
-
-
-def _class_view(
-    x: Floats,
-    y: Floats,
-    classes: Sequence[str] | None,
-    placed: NDArray[np.intp],
-    shown: NDArray[np.intp],
-) -> dict[str, Any] | None:
-    """The map by class with its legend; beyond eight classes the rarer ones share a grey."""
-    if classes is None:
-        return None
-    counts = Counter(classes[i] for i in placed)
-    ranked = sorted(counts, key=lambda name: (-counts[name], name))
-    named = ranked if len(ranked) <= 8 else ranked[:7]
-    rest = ranked[len(named) :]
-    marks = class_marks(len(named) + bool(rest), has_rest=bool(rest))
-    group = {name: i for i, name in enumerate(named)}
-    svg = charts.draw_classes(
-        x[shown],
-        y[shown],
-        np.array([group.get(classes[i], len(named)) for i in shown], dtype=np.intp),
-        marks,
-        key="map-class",
-        label=f"Map of {len(shown)} rows, coloured by class",
-    )
-    keys = [{"name": name, "rows": counts[name]} for name in named]
-    if rest:
-        keys.append({"name": f"{len(rest)} other classes", "rows": sum(counts[n] for n in rest)})
-    return {"svg": trusted(svg), "keys": list(zip(keys, marks, strict=True))}
-
-
 def _risk_view(given: RiskCoverage | None) -> dict[str, Any] | None:
     """The curves, and their risk at a few coverages: the table is the legend."""
     if given is None or not given.risk or not len(given.coverage):
@@ -358,16 +247,6 @@ def _finite_or_nan(values: Any) -> Floats:
     numbers = np.array(values, dtype=float)
     numbers[~np.isfinite(numbers)] = np.nan
     return numbers
-
-
-def _shares(values: Sequence[float]) -> list[float]:
-    """Lengths of bars in percent, the largest value 100; from 0, or from the least if negative."""
-    present = [v for v in values if math.isfinite(v)]
-    low, high = min([0.0, *present]), max([0.0, *present])
-    return [
-        round(100 * (v - low) / (high - low), 1) if math.isfinite(v) and high > low else 0.0
-        for v in values
-    ]
 
 
 def _number(value: float) -> str:

@@ -18,7 +18,6 @@ import pytest
 from varjepa.errors import InputError
 from varjepa.report.page import (
     Headline,
-    LineChart,
     ReportPage,
     RiskCoverage,
     TrainingCurve,
@@ -298,16 +297,3 @@ def test_unequal_lengths_are_refused() -> None:
         RiskCoverage(np.zeros(2), {"ours": np.zeros(3)})
     with pytest.raises(ValueError, match="row 0 of t: 1 values, but 2 columns"):
         Table("t", ["a", "b"], [["1"]])
-
-
-def test_line_charts_have_a_legend_and_hostile_names_stay_text() -> None:
-    series = {name: [(0.7, 0.01), (0.8, 0.02)] for name in HOSTILE}
-    chart = LineChart(HOSTILE[0], [50, 100], "labelled rows", "Accuracy", series, HOSTILE[1])
-    page = render_page(ReportPage(title="charts", charts=[chart]))
-    reader = Reader(page)
-    assert not {"script", "img"} & {tag for tag, _ in reader.elements}
-    assert set(HOSTILE) <= set(reader.text)
-    assert {"50", "100", "labelled rows", "Accuracy"} <= set(reader.text)
-    assert page == render_page(ReportPage(title="charts", charts=[chart]))
-    with pytest.raises(ValueError, match="places"):
-        LineChart("", [50], "", "", {"raw": [(0.7, 0.0), (0.8, 0.0)]})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import SupportsFloat
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from varjepa.evaluate.run import REPRESENTATIONS, Evaluation
 from varjepa.evaluate.scores import COMBINED, CONFIDENCE, DISAGREEMENT, REPEATS, Cell
 from varjepa.metrics.selective import COVERAGES
-from varjepa.report.page import Headline, LineChart, ReportPage, RiskCoverage, TrainingCurve
+from varjepa.report.page import Headline, ReportPage, RiskCoverage, TrainingCurve
 from varjepa.report.store import Row
 from varjepa.report.tables import Table
 
@@ -253,28 +253,10 @@ def build_page(e: Evaluation) -> ReportPage:
         f"{fitted_on}.",
         headlines=tables.headlines(),
         tables=tables.build(),
-        charts=low_label_charts(e.results["low_labels"], TITLES[tables.metrics[0]]),
         curve=training_curve(e.models["VarTJEPA"]) if "VarTJEPA" in e.models else None,
         risk_coverage=RiskCoverage(coverages, {name: risks[name] for name in order}),
         footer={name: str(value) for name, value in footer.items()},
     )
-
-
-def low_label_charts(points: Sequence[Row], metric: str) -> list[LineChart]:
-    """The table of few labels as lines; none where there is no table."""
-    series: dict[str, list[tuple[float, float]]] = {}
-    for point in points:  # by representation, sizes ascending
-        name = REPRESENTATIONS[point["representation"]]
-        series.setdefault(name, []).append((point["mean"], point["standard_error"]))
-    chart = LineChart(
-        title="Few labels, drawn",
-        x=sorted({point["labels"] for point in points}),
-        x_label="labelled rows",
-        y_label=metric,
-        series=series,
-        note="The table of few labels; bars are standard errors over choices of the labelled rows.",
-    )
-    return [chart] if points else []
 
 
 def training_curve(record: Row) -> TrainingCurve:

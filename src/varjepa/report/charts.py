@@ -256,44 +256,6 @@ def _settled_range(coverage: Floats, risks: Sequence[Floats]) -> tuple[float, fl
     return min(0.0, low) - 0.02 * (high - low), high + margin
 
 
-def draw_lines(
-    x: Floats,
-    lines: Sequence[tuple[Floats, Floats]],
-    strokes: Sequence[Stroke],
-    axes_labels: tuple[str, str],
-    *,
-    key: str,
-    label: str,
-) -> str:
-    """Heights with error bars (NaN: none) over a few places that are named on a log axis."""
-
-    def draw(axes: Axes) -> None:
-        from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
-        for (heights, errors), stroke in zip(lines, strokes, strict=True):
-            axes.errorbar(
-                x,
-                heights,
-                yerr=errors,
-                color=stroke.colour,
-                linewidth=stroke.width,
-                linestyle=(0, stroke.dashes) if stroke.dashes else "-",
-                marker="o",
-                markersize=4,
-                capsize=3,
-                elinewidth=1.2,
-            )
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(FixedLocator(x.tolist()))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_xlabel(axes_labels[0])
-        axes.set_ylabel(axes_labels[1])
-        axes.grid()
-
-    return draw_svg(draw, (5.4, 3.6), key=key, label=label)
-
-
 def _log_scale(axes: Axes, ratio: float) -> None:
     """Plain numbers on a log axis: matplotlib's own labels are mathtext, which is switched off."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter

@@ -63,24 +63,6 @@ class RiskCoverage:
 
 
 @dataclass(frozen=True, eq=False)
-class LineChart:
-    """Means with error bars over a few places of a log axis, a line each."""
-
-    title: str
-    x: Sequence[float]
-    """places, positive; each is a tick"""
-    x_label: str
-    y_label: str
-    """our own words, as ``x_label``, since matplotlib writes them"""
-    series: Mapping[str, Sequence[tuple[float, float]]]
-    """by name, a (mean, error) for each place"""
-    note: str = ""
-
-    def __post_init__(self) -> None:
-        _check_lengths("places", len(self.x), "line", self.series)
-
-
-@dataclass(frozen=True, eq=False)
 class ReportPage:
     """A page; whatever is empty or None is left out."""
 
@@ -88,7 +70,6 @@ class ReportPage:
     subtitle: str = ""
     headlines: Sequence[Headline] = ()
     tables: Sequence[Table] = ()
-    charts: Sequence[LineChart] = ()
     curve: TrainingCurve | None = None
     risk_coverage: RiskCoverage | None = None
     footer: Mapping[str, str] = field(default_factory=dict)
@@ -138,7 +119,6 @@ def render_page(page: ReportPage) -> str:
         page=page,
         tables=[table for table in page.tables if table.rows],
         signs=SIGNS,
-        charts=[_chart_view(chart, i) for i, chart in enumerate(page.charts) if chart.series],
         curve=_curve_view(page.curve),
         risk=_risk_view(page.risk_coverage),
     )
@@ -167,22 +147,6 @@ def render_template(name: str, package: str = "varjepa.report", **values: Any) -
     )
     environment.filters.update(clean=_clean, shorten=shorten, number=_number)
     return environment.get_template(name).render(**values)
-
-
-def _chart_view(chart: LineChart, number: int) -> dict[str, Any]:
-    strokes = curve_strokes(list(chart.series))
-    lines = [np.asarray(values, dtype=float).reshape(-1, 2).T for values in chart.series.values()]
-    svg = charts.draw_lines(
-        np.asarray(chart.x, dtype=float),
-        [(heights, errors) for heights, errors in lines],
-        strokes,
-        (chart.x_label, chart.y_label),
-        key=f"chart{number}",
-        label=f"{chart.y_label} over {chart.x_label}: "
-        + ", ".join(shorten(name) for name in chart.series),
-    )
-    legend = list(zip(chart.series, strokes, strict=True))
-    return {"title": chart.title, "note": chart.note, "legend": legend, "svg": trusted(svg)}
 
 
 def _curve_view(curve: TrainingCurve | None) -> dict[str, Any] | None:

@@ -345,15 +345,16 @@ def open_model(folder: Path) -> Iterator[OpenModel]:
     with ExitStack() as stack:
         manifest_path = folder / MANIFEST
         with _opened(manifest_path) as file:
-            manifest = read_manifest(_read(file, LARGEST_MANIFEST, manifest_path), manifest_path)
+            content = file.read(LARGEST_MANIFEST + 1)
+        if len(content) > LARGEST_MANIFEST:
+            raise ModelFileError(f"{manifest_path} is larger than {LARGEST_MANIFEST:,} bytes")
+        manifest = read_manifest(content, manifest_path)
         files = {name: stack.enter_context(_opened(folder / name)) for name in FILES}
         for name, file in files.items():
             _check(file, manifest.files[name], folder / name)
         size = manifest.files["model.safetensors"].size
         config, codec = (
-            parse_json(
-                files[name].read(manifest.files[name].size), folder / name, weights_size=size
-            )
+            parse_json(files[name].read(manifest.files[name].size), folder / name, size)
             for name in ("config.json", "codec.json")
         )
         weights = WeightFile(files["model.safetensors"], size, folder / "model.safetensors")
@@ -383,13 +384,6 @@ def _opened(path: Path) -> Iterator[BufferedReader]:
         raise ModelFileError(f"{path} is not a regular file")
     with os.fdopen(handle, "rb") as file:
         yield file
-
-
-def _read(file: BufferedReader, most: int, path: Path) -> bytes:
-    content = file.read(most + 1)
-    if len(content) > most:
-        raise ModelFileError(f"{path} is larger than {most:,} bytes")
-    return content
 
 
 def _check(file: BufferedReader, listed: Listed, path: Path) -> None:

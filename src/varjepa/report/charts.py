@@ -7,7 +7,6 @@ around a figure, where they wrap on a phone and are escaped in one place.
 from __future__ import annotations
 
 import importlib.util
-import io
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -55,14 +54,13 @@ _STYLE = {
 
 def draw_svg(draw: Draw, inches: tuple[float, float], *, key: str, label: str) -> str:
     """Draw on a fresh figure and return its ``<svg>``; the same input gives the same bytes."""
-    with page_style(key):
-        from matplotlib.figure import Figure
 
-        figure = Figure(figsize=inches, layout="constrained")
-        draw(figure.subplots())
-        file = io.BytesIO()
-        figure.savefig(file, format="svg", metadata={"Date": None})
-    return _for_html(file.getvalue(), key=key, label=label)
+    def write(path: Path) -> None:
+        figure, axes = panels(inches, 1, 1)
+        draw(axes)
+        figure.savefig(path, format="svg", metadata={"Date": None})
+
+    return inline(write, key=key, label=label)
 
 
 def inline(

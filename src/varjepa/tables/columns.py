@@ -32,7 +32,7 @@ from varjepa.tables.values import (
     is_instant,
     is_plain_number,
     is_text,
-    iso_unit,
+    iso_type,
     parse_numbers,
     refuse_unsupported,
     value_type,
@@ -431,23 +431,6 @@ class TableSchema:
         return tuple(column.name for column in self.columns)
 
 
-def _check_columns(source: TableSource, overrides: Mapping[str, Kind] | None) -> None:
-    """Refuse a table without cells, and overrides of what is not there."""
-    schema = source.schema
-    if not len(schema):
-        raise InputError("the table has no columns")
-    if not source.rows:
-        raise InputError("the table has no rows")
-    for name, kind in (overrides or {}).items():
-        if name not in schema.names:
-            close = suggestion(str(name), schema.names)
-            raise InputError(f"there is no column {quoted(name)} to treat as {kind}{close}")
-        if kind not in KINDS:
-            raise InputError(
-                f"column {quoted(name)} must be one of {', '.join(KINDS)}, not {quoted(kind)}"
-            )
-
-
 def draft_columns(
     source: TableSource, overrides: Mapping[str, Kind] | None = None
 ) -> tuple[Column, ...]:
@@ -458,14 +441,26 @@ def draft_columns(
     zeros, such as postcodes, want an override). ``overrides`` decides by name instead. Only text is
     read for it, and no further than the first cell that is no number.
     """
-    _check_columns(source, overrides)
-    for field in source.schema:
+    schema, chosen = source.schema, overrides or {}
+    if not len(schema):
+        raise InputError("the table has no columns")
+    if not source.rows:
+        raise InputError("the table has no rows")
+    for name, kind in chosen.items():
+        if name not in schema.names:
+            close = suggestion(str(name), schema.names)
+            raise InputError(f"there is no column {quoted(name)} to treat as {kind}{close}")
+        if kind not in KINDS:
+            raise InputError(
+                f"column {quoted(name)} must be one of {', '.join(KINDS)}, not {quoted(kind)}"
+            )
+    for field in schema:
         refuse_unsupported(field.name, field.type)
     drafts = []
-    for field in source.schema:
-        chosen = (overrides or {}).get(field.name) or _kind(field, source)
-        unit = _unit(field, source) if chosen == "datetime" else None
-        drafts.append(Column(field.name, chosen, field.type, unit=unit))
+    for field in schema:
+        kind = chosen.get(field.name) or _kind(field, source)
+        unit = _unit(field, source) if kind == "datetime" else None
+        drafts.append(Column(field.name, kind, field.type, unit=unit))
     return tuple(drafts)
 
 
@@ -494,9 +489,10 @@ def _is_text_of_numbers(name: str, source: TableSource) -> bool:
 
 
 def _unit(field: pa.Field, source: TableSource) -> str:
-    if not is_text(value_type(field.type)):
-        return as_instants(pa.chunked_array([], field.type), field.name).unit
-    return iso_unit((block[field.name] for block in source.blocks([field.name])), field.name)
+    kind = field.type
+    if is_text(value_type(kind)):
+        kind = iso_type((block[field.name] for block in source.blocks([field.name])), field.name)
+    return as_instants(pa.chunked_array([], kind), field.name).unit
 
 
 # --- features
@@ -689,13 +685,7 @@ def fit_part(
     is_integer = column.is_integer or column.unit is not None
     scaler = Scaler.fit(known, is_integer, scaling, numbers.step)
     unit = scaler.to_unit(known)
-    marginal = Marginal(missing_share, _quantiles(unit))
+    grid = np.linspace(0.0, 1.0, MARGINAL_QUANTILES)
+    quantiles = tuple(np.quantile(unit, grid).tolist()) if len(unit) else ()
     bins = Bins.fit(unit.astype(np.float32).astype(np.float64))
-    return NumericFeature(column.name, part, scaler, marginal, bins)
-
-
-def _quantiles(unit: NDArray[np.float64]) -> tuple[float, ...]:
-    if not len(unit):
-        return ()
-    grid = np.quantile(unit, np.linspace(0.0, 1.0, MARGINAL_QUANTILES))
-    return tuple(grid.tolist())
+    return NumericFeature(column.name, part, scaler, Marginal(missing_share, quantiles), bins)

@@ -298,8 +298,6 @@ def _is_plain(environment: dict[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SavedModel:
-    """The content of a model folder."""
-
     config: dict[str, Any]
     codec: dict[str, Any]
     tensors: Mapping[str, Tensor]
@@ -362,7 +360,6 @@ def open_model(folder: Path) -> Iterator[OpenModel]:
 
 
 def load_model(folder: Path) -> SavedModel:
-    """The whole content of a model folder."""
     with open_model(folder) as model:
         return SavedModel(model.config, model.codec, dict(model.weights))
 

@@ -64,5 +64,4 @@ def _root(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The entry point."""
     shell.run(app, arguments)

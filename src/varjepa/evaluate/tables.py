@@ -8,10 +8,9 @@ from typing import SupportsFloat
 import numpy as np
 
 from varjepa.evaluate.run import REPRESENTATIONS, Evaluation
-from varjepa.evaluate.scores import COMBINED, CONFIDENCE, DISAGREEMENT, REPEATS, Cell
+from varjepa.evaluate.scores import COMBINED, CONFIDENCE, DISAGREEMENT, REPEATS, Cell, Row
 from varjepa.metrics.selective import COVERAGES
 from varjepa.report.page import Headline, ReportPage, RiskCoverage, TrainingCurve
-from varjepa.report.store import Row
 from varjepa.report.tables import Table
 
 CLASS_METRICS = {"accuracy": "Accuracy", "f1_macro": "Macro F1", "f1_weighted": "Weighted F1"}

@@ -9,22 +9,19 @@ from __future__ import annotations
 import importlib.util
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import numpy as np
 from numpy.typing import NDArray
 
 from varjepa.errors import InputError
-from varjepa.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     Draw = Callable[[Axes], None]
 
@@ -32,7 +29,6 @@ _TEXT, _FRAME, _GRID = "#3d444d", "#c4c9d0", "#e9ebee"
 
 _STYLE = {
     "svg.fonttype": "none",  # text stays text: it can be searched, copied, read aloud
-    "text.parse_math": False,  # a $ is a $
     "font.family": ["DejaVu Sans"],  # comes with matplotlib: the same layout on every machine
     "font.size": 10,
     "text.color": _TEXT,
@@ -56,8 +52,10 @@ def draw_svg(draw: Draw, inches: tuple[float, float], *, key: str, label: str) -
     """Draw on a fresh figure and return its ``<svg>``; the same input gives the same bytes."""
 
     def write(path: Path) -> None:
-        figure, axes = panels(inches, 1, 1)
-        draw(axes)
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=inches, layout="constrained")
+        draw(figure.subplots())
         figure.savefig(path, format="svg", metadata={"Date": None})
 
     return inline(write, key=key, label=label)
@@ -69,25 +67,17 @@ def inline(
     """A figure that a function writes to a file, in the page's style and as an element of it.
 
     ``has_formulas``: its own words hold mathematics (as ticks of a log axis do), and none of them
-    comes from data.
+    comes from data. Else a $ is a $.
     """
-    with page_style(key), tempfile.TemporaryDirectory() as folder:
-        import matplotlib as mpl
-
-        path = Path(folder) / "figure.svg"
-        with mpl.rc_context({"text.parse_math": has_formulas}):
-            write(path)
-        return _for_html(path.read_bytes(), key=key, label=label)
-
-
-@contextmanager
-def page_style(key: str) -> Iterator[None]:
-    """The defaults of matplotlib and ours, whatever the user's own style is."""
     check_can_draw()
     import matplotlib.style
 
-    with matplotlib.style.context(["default", {**_STYLE, "svg.hashsalt": key}]):
-        yield
+    # the defaults of matplotlib and ours, whatever the user's own style is
+    ours = {**_STYLE, "svg.hashsalt": key, "text.parse_math": has_formulas}
+    with matplotlib.style.context(["default", ours]), tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "figure.svg"
+        write(path)
+        return _for_html(path.read_bytes(), key=key, label=label)
 
 
 def _for_html(svg: bytes, *, key: str, label: str) -> str:
@@ -136,35 +126,10 @@ def _local(name: str) -> str:
     return name.rpartition("}")[2]
 
 
-# --- figures in files of their own
-
-LIGHT, DARK = "#8fb8de", "#1f4e79"
-
-
 def check_can_draw() -> None:
     """Say before hours of work, not after, that figures need an extra."""
     if importlib.util.find_spec("matplotlib") is None:
         raise InputError("figures need matplotlib: pip install 'varjepa[report]'")
-
-
-def panels(size: tuple[float, float], rows: int, columns: int, **options: Any) -> tuple[Any, Any]:
-    """An empty figure, and its panels."""
-    check_can_draw()
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size, layout="constrained")
-    return figure, figure.subplots(rows, columns, **options)
-
-
-def save_svg(figure: Figure, path: Path) -> None:
-    """A fixed salt and no date: the same numbers give the same file."""
-    import matplotlib as mpl
-
-    with (
-        mpl.rc_context({"svg.hashsalt": "varjepa", "svg.fonttype": "none"}),
-        replacing(path) as file,
-    ):
-        figure.savefig(file, format="svg", metadata={"Date": None})
 
 
 # --- how curves look: never by colour alone

@@ -77,7 +77,6 @@ class ReportPage:
 
 
 def _check_lengths(what: str, expected: int, kind: str, lists: Mapping[str, Sized]) -> None:
-    """Named lists must be of one length."""
     for name, values in lists.items():
         if len(values) != expected:
             raise ValueError(f"{kind} {name}: {len(values)} values, but {expected} {what}")

@@ -297,7 +297,6 @@ class LevelSummary:
         self._new_bytes = 0
 
     def add(self, text: pa.ChunkedArray) -> None:
-        """Count a block's levels."""
         self.missing += text.null_count
         counts = _counts(text)
         self._new.append(counts)
@@ -376,8 +375,6 @@ class TableSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableInMemory(TableSource):
-    """A table in one block."""
-
     table: pa.Table
 
     @property

@@ -151,8 +151,9 @@ def _describe_range(
     column: Column, number: NumericFeature, rows: int | None, parts: list[str]
 ) -> ColumnDescription:
     """Of numbers, or of dates with these calendar parts."""
+    note: Note | None = None
     scaler, missing = number.scaler, number.marginal.missing_share
-    values, note = "no value", cast("Note | None", None)
+    values = "no value"
     if not scaler.is_empty:
         low, high = (_written(end, column) for end in (scaler.low, scaler.high))
         if low == high:

@@ -366,7 +366,6 @@ def _common_type(name: str, files: Sequence[StreamedTable]) -> pa.DataType:
 
 
 def _as_types(block: pa.Table, types: pa.Schema) -> pa.Table:
-    """A block in the types of the whole table."""
     return pa.table([_as_type(block[field.name], field) for field in types], schema=types)
 
 

@@ -31,7 +31,7 @@ from tests.report.test_page import POLICY, Reader, full_page
 from tests.small import small
 from varjepa import VarTJEPA
 from varjepa.cli.shell import PlainConsole, visible
-from varjepa.demo.run import training_curve
+from varjepa.estimators.summary import model_html
 from varjepa.report.page import ReportPage, render_page
 from varjepa.report.tables import Table, to_terminal
 from varjepa.tables import read_table, write_table
@@ -203,7 +203,7 @@ def fitted_page(name: Callable[[str], str]) -> str:
         ReportPage(
             title=name("title"),
             tables=[Table(name("t"), [name("c"), name("d")], [[name("x"), name("y")]])],
-            curve=training_curve(model),
+            model=model_html(model),
             footer={name("key"): name("value")},
         )
     )

@@ -20,7 +20,6 @@ from varjepa.report.page import (
     Headline,
     ReportPage,
     RiskCoverage,
-    TrainingCurve,
     render_page,
     write_page,
 )
@@ -57,18 +56,11 @@ def full_page(name: Any = lambda i: f"name {i}") -> ReportPage:
                 name(9),
             )
         ],
-        curve=TrainingCurve(
-            [1, 2, 3, 4],
-            {
-                "loss": [900.0, 30.0, 5.0, 4.0],
-                "kl_z": [1.0, 0.5, float("nan"), 0.4],
-                name(10): [None, 0.5, None, 0.6],
-            },
-        ),
+        model="<div><b>VarTJEPA</b><svg role='img' aria-label='loss'></svg></div>",
         risk_coverage=RiskCoverage(
-            coverage, {name(11): 0.2 * coverage, "random": np.full(19, 0.2), "oracle": 0 * coverage}
+            coverage, {name(10): 0.2 * coverage, "random": np.full(19, 0.2), "oracle": 0 * coverage}
         ),
-        footer={name(12): name(13)},
+        footer={name(11): name(12)},
     )
 
 
@@ -111,18 +103,18 @@ def test_every_part_is_there() -> None:
     assert page.startswith("<!doctype html>")
     assert ("html", {"lang": "en"}) in reader.elements
     assert reader.text[0] == "name 0"  # <title>
-    for i in range(14):
+    for i in range(13):
         assert f"name {i}" in reader.text, i
     assert reader.headings() == [
         "h1#None",
         "h2#headlines-title",
         "h2#table1-title",
-        "h2#training-title",
+        "h2#model-title",
         "h2#risk-title",
         "h2#None",
     ]
     figures = [a for tag, a in reader.elements if tag == "svg" and a.get("role") == "img"]
-    assert len(figures) == 3 + 1
+    assert len(figures) == 1 + 1
     assert all(a["aria-label"] for a in figures)
 
 
@@ -132,9 +124,7 @@ def test_every_part_is_there() -> None:
         ("subtitle", "", 'class="subtitle"'),
         ("headlines", (), "<dl"),
         ("tables", (), 'class="result"'),
-        ("curve", None, 'id="training"'),
-        ("curve", TrainingCurve([], {}), 'id="training"'),
-        ("curve", TrainingCurve([1], {"loss": [None]}), 'id="training"'),
+        ("model", "", 'id="model"'),
         ("risk_coverage", None, 'id="risk"'),
         ("risk_coverage", RiskCoverage(np.zeros(0), {}), 'id="risk"'),
         ("footer", {}, "<footer"),
@@ -159,7 +149,7 @@ def test_data_is_only_ever_text() -> None:
     plain = Reader(render_page(full_page()))
     for shift in range(len(HOSTILE)):
         # the number keeps names distinct, so that legends are as long as on the plain page
-        hostile = {i: f"{i:02} {HOSTILE[(i + shift) % len(HOSTILE)]}" for i in range(14)}
+        hostile = {i: f"{i:02} {HOSTILE[(i + shift) % len(HOSTILE)]}" for i in range(13)}
         reader = Reader(render_page(full_page(name=hostile.__getitem__)))
         assert reader.skeleton() == plain.skeleton()
         for i, text in hostile.items():
@@ -210,8 +200,8 @@ def test_same_input_same_bytes_whatever_the_users_style() -> None:
 
 def test_long_names_are_cut_and_kept_for_hovering() -> None:
     reader = Reader(render_page(full_page(name=lambda i: f"{i:02}" + "long" * 100)))
-    whole = "11" + "long" * 100
-    shown = [t for t in reader.text if t.startswith("11long")]
+    whole = "10" + "long" * 100
+    shown = [t for t in reader.text if t.startswith("10long")]
     assert shown == [whole[:39] + "…"]
     assert whole in [a.get("title") for _, a in reader.elements]
     huge = render_page(full_page(name=lambda i: f"{i}" + "x" * 1_000_000))
@@ -222,7 +212,7 @@ def test_characters_no_page_may_hold_are_replaced(tmp_path: Path) -> None:
     page = full_page(name=lambda i: f"{i} a\x00b\ud800c\nd\u202e 漢字 🙂")
     write_page(page, tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "11 a�b�c d\u202e 漢字 🙂</bdi>" in text
+    assert "10 a�b�c d\u202e 漢字 🙂</bdi>" in text
 
 
 def test_numbers_are_flush_right() -> None:
@@ -256,13 +246,6 @@ def test_risk_is_read_off_at_round_coverages() -> None:
     assert "–" in text
 
 
-def test_training_panels_say_what_they_show() -> None:
-    text = Reader(render_page(full_page())).text
-    assert "the whole objective · log scale" in text
-    assert "KL(q(z | s_x) ‖ N(0, I))" in text
-    assert "4.000" in text  # the last loss
-
-
 def test_missing_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "jinja2", None)
@@ -273,7 +256,7 @@ def test_missing_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"matplotlib: pip install 'varjepa\[report\]'"):
         render_page(full_page())
     # a page without figures needs no matplotlib
-    assert "<h1>" in render_page(replace(full_page(), curve=None, risk_coverage=None))
+    assert "<h1>" in render_page(replace(full_page(), risk_coverage=None))
 
 
 def test_writing_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,8 +274,6 @@ def test_writing_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_unequal_lengths_are_refused() -> None:
-    with pytest.raises(ValueError, match="series loss: 1 values, but 2 epochs"):
-        TrainingCurve([1, 2], {"loss": [1.0]})
     with pytest.raises(ValueError, match="risk ours: 3 values, but 2 coverage"):
         RiskCoverage(np.zeros(2), {"ours": np.zeros(3)})
     with pytest.raises(ValueError, match="row 0 of t: 1 values, but 2 columns"):

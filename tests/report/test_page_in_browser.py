@@ -57,14 +57,14 @@ def screenshot(folder: Path, width: int, height: int, *arguments: str) -> np.nda
 def test_the_browser_builds_every_part(tmp_path: Path) -> None:
     write_page(full_page(), tmp_path / "report.html")
     reader = Reader(chromium(tmp_path, "--dump-dom"))
-    for heading in ("At a glance", "Training", "Risk and coverage"):
+    for heading in ("At a glance", "The model", "Risk and coverage"):
         assert heading in reader.text
-    for text in ("0.81 ± 0.02", "name 11", "name 13", "epoch"):
+    for text in ("0.81 ± 0.02", "name 10", "name 12", "VarTJEPA"):
         assert text in reader.text
 
 
 def test_hostile_names_run_nothing(tmp_path: Path) -> None:
-    names = [f"{i:02} {HOSTILE[i % len(HOSTILE)]}" for i in range(14)]
+    names = [f"{i:02} {HOSTILE[i % len(HOSTILE)]}" for i in range(13)]
     write_page(full_page(name=names.__getitem__), tmp_path / "report.html")
     reader = Reader(chromium(tmp_path, "--dump-dom"))
     assert not {"script", "img"} & {tag for tag, _ in reader.elements}
@@ -79,7 +79,7 @@ def test_the_screenshot_shows_something_everywhere(tmp_path: Path) -> None:
         assert image[top : top + 250].std() > 0.02, top
     # curves are drawn: colours far from grey
     colourful = np.ptp(image, axis=-1) > 0.3
-    assert colourful.sum() > 2000
+    assert colourful.sum() > 1000
 
 
 def test_dark_mode_is_dark_around_light_figures(tmp_path: Path) -> None:

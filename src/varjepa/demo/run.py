@@ -32,6 +32,7 @@ from varjepa.audit.run import audit
 from varjepa.demo.sim import SimSettings, draw_sim
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
+from varjepa.estimators.summary import model_html
 from varjepa.explore import explore
 from varjepa.files import write_json
 from varjepa.metrics.ambiguity import auroc_of_ambiguous, spearman
@@ -43,7 +44,6 @@ from varjepa.report.page import (
     Headline,
     ReportPage,
     RiskCoverage,
-    TrainingCurve,
     write_page,
 )
 from varjepa.report.tables import Table, to_terminal
@@ -157,12 +157,12 @@ def run_demo(folder: Path, size: DemoSize, say: Callable[[Any], None]) -> Path:
             Headline("whole demo", f"{seconds:.0f} s", "fit, evaluate, impute, sample, report"),
         ],
         tables=tables,
+        model=model_html(model),
         footer={name: str(value) for name, value in environment.items()},
     )
     if has_charts:
         page = replace(
             page,
-            curve=training_curve(model),
             risk_coverage=risk_coverage_curves(is_right, scores),
         )
     if has_report:
@@ -299,15 +299,6 @@ def _row(name: str, *values: float) -> list[str]:
 
 
 # --- what the page shows
-
-
-def training_curve(model: VarTJEPA) -> TrainingCurve:
-    """Loss terms per epoch, and the validation score where there is one."""
-    names = ["loss", "rec", "gen", "kl_sx", "kl_z", "kl_sy", "prediction", model.selected_by_]
-    return TrainingCurve(
-        epochs=[record["epoch"] for record in model.history_],
-        series={name: [record.get(name) for record in model.history_] for name in names},
-    )
 
 
 def risk_coverage_curves(is_right: NDArray[np.bool_], scores: ScoresByName) -> RiskCoverage:

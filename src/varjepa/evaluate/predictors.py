@@ -52,6 +52,11 @@ def filled(model: Any) -> Any:
     return make_pipeline(SimpleImputer(strategy="constant", fill_value=0.0), model)
 
 
+def estimator_for(task: Task, module: Any, name: str) -> Any:
+    """E.g. XGBClassifier or XGBRegressor."""
+    return getattr(module, f"{name}{'Classifier' if task == 'classification' else 'Regressor'}")
+
+
 def linear(task: Task, y: Array, seed: int) -> list[Any]:
     if task == "classification":
         return [filled(LogisticRegression(C=c, max_iter=300)) for c in (1.0, 0.1, 0.01)]
@@ -72,8 +77,7 @@ def perceptron(task: Task, y: Array, seed: int) -> list[Any]:
     rows, counts = len(y), np.unique(y, return_counts=True)[1]
     batch, epochs, patience = longer_schedule(rows, MIN_STEPS, BATCH, EPOCHS, PATIENCE)
     is_class = task == "classification"
-    build = neural_network.MLPClassifier if is_class else neural_network.MLPRegressor
-    model = build(
+    model = estimator_for(task, neural_network, "MLP")(
         hidden_layer_sizes=(128, 128),
         batch_size=min(batch, rows),
         max_iter=epochs,
@@ -85,20 +89,17 @@ def perceptron(task: Task, y: Array, seed: int) -> list[Any]:
 
 
 def boosted_trees(task: Task, y: Array, seed: int) -> list[Any]:
-    name = "Classifier" if task == "classification" else "Regressor"
-    build = getattr(ensemble, f"HistGradientBoosting{name}")
+    build = estimator_for(task, ensemble, "HistGradientBoosting")
     return [build(max_iter=100, early_stopping=False, random_state=seed)]
 
 
 def forest(task: Task, y: Array, seed: int) -> list[Any]:
-    name = "Classifier" if task == "classification" else "Regressor"
-    build = getattr(ensemble, f"RandomForest{name}")
+    build = estimator_for(task, ensemble, "RandomForest")
     return [filled(build(n_estimators=200, n_jobs=-1, random_state=seed))]
 
 
 def xgboost(task: Task, y: Array, seed: int) -> list[Any]:
-    name = "Classifier" if task == "classification" else "Regressor"
-    build = getattr(require("xgboost"), f"XGB{name}")
+    build = estimator_for(task, require("xgboost"), "XGB")
     return [build(n_estimators=100, max_depth=6, learning_rate=0.1, random_state=seed)]
 
 

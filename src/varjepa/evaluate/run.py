@@ -30,6 +30,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from varjepa.environment import describe_environment, pick_device
 from varjepa.errors import InputError
 from varjepa.estimators import TJEPA, VarTJEPA
+from varjepa.estimators.summary import model_html
 from varjepa.evaluate import scores
 from varjepa.evaluate.predictors import (
     PREDICTORS,
@@ -144,7 +145,7 @@ class Evaluation:
     curves: tuple[Floats, dict[str, Floats]]
     """coverages, and the risk of the shown cell at each, by uncertainty"""
     models: dict[str, Row]
-    """how T-JEPA and Var-T-JEPA were fitted, with the history"""
+    """how T-JEPA and Var-T-JEPA were fitted, with what a page shows of them"""
     results: dict[str, Any]
     """what ``evaluate.json`` holds"""
 
@@ -200,7 +201,7 @@ def run_evaluation(
             "rows": {part: len(getattr(split, part)) for part in ("train", "validation", "test")},
             "constant_guess": scores.constant_guess(target, split),
             "models": {
-                name: {k: v for k, v in record.items() if k != "history"}
+                name: {k: v for k, v in record.items() if k != "html"}
                 for name, record in models.items()
             },
             **scores.score_cells(cells, latent, target, split),
@@ -338,7 +339,7 @@ class Comparison:
         self.labelled = features.take(target.known) if target.missing else features
         self.fit_rows = features if settings.transductive else self.labelled.take(split.train)
         self.models: dict[str, Row] = {}
-        """how T-JEPA and Var-T-JEPA were fitted, with the history"""
+        """how T-JEPA and Var-T-JEPA were fitted, with what a page shows of them"""
         self.latent: dict[str, Floats] = {}
         """latent uncertainties of the labelled rows"""
 
@@ -386,7 +387,7 @@ class Comparison:
                 "selected_by": model.selected_by_,
                 "active_units": model.collapse_.active_units,
                 "d": model.embed(self.labelled.slice(0, 1)).mean.shape[-1],
-                "history": model.history_,
+                "html": model_html(model),
             }
             write_json(path, record)
         record = self.models[name] = read_json(path)

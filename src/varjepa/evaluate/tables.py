@@ -10,7 +10,7 @@ import numpy as np
 from varjepa.evaluate.run import REPRESENTATIONS, Evaluation
 from varjepa.evaluate.scores import COMBINED, CONFIDENCE, DISAGREEMENT, REPEATS, Cell, Row
 from varjepa.metrics.selective import COVERAGES
-from varjepa.report.page import Headline, ReportPage, RiskCoverage, TrainingCurve
+from varjepa.report.page import Headline, ReportPage, RiskCoverage
 from varjepa.report.tables import Table
 
 CLASS_METRICS = {"accuracy": "Accuracy", "f1_macro": "Macro F1", "f1_weighted": "Weighted F1"}
@@ -252,15 +252,7 @@ def build_page(e: Evaluation) -> ReportPage:
         f"{fitted_on}.",
         headlines=tables.headlines(),
         tables=tables.build(),
-        curve=training_curve(e.models["VarTJEPA"]) if "VarTJEPA" in e.models else None,
+        model=e.models.get("VarTJEPA", {}).get("html", ""),
         risk_coverage=RiskCoverage(coverages, {name: risks[name] for name in order}),
         footer={name: str(value) for name, value in footer.items()},
     )
-
-
-def training_curve(record: Row) -> TrainingCurve:
-    """Var-T-JEPA's loss and its terms."""
-    history = record["history"]
-    names = ["loss", "rec", "gen", "kl_sx", "kl_z", "kl_sy", record["selected_by"]]
-    series = {name: [row.get(name) for row in history] for name in names}
-    return TrainingCurve([row["epoch"] for row in history], series)

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import numpy as np
@@ -20,10 +19,7 @@ from numpy.typing import NDArray
 
 from varjepa.errors import InputError
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    Draw = Callable[[Axes], None]
+Floats = NDArray[np.float64]
 
 _TEXT, _FRAME, _GRID = "#3d444d", "#c4c9d0", "#e9ebee"
 
@@ -46,19 +42,6 @@ _STYLE = {
     "figure.facecolor": "none",  # the page's card shows through
     "axes.facecolor": "none",
 }
-
-
-def draw_svg(draw: Draw, inches: tuple[float, float], *, key: str, label: str) -> str:
-    """Draw on a fresh figure and return its ``<svg>``; the same input gives the same bytes."""
-
-    def write(path: Path) -> None:
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=inches, layout="constrained")
-        draw(figure.subplots())
-        figure.savefig(path, format="svg", metadata={"Date": None})
-
-    return inline(write, key=key, label=label)
 
 
 def inline(
@@ -134,8 +117,8 @@ def check_can_draw() -> None:
 
 # --- how curves look: never by colour alone
 
-# Okabe–Ito, strongest on white first: eight colours that the colour-blind can tell apart
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
+# Okabe–Ito, strongest on white first, without yellow: the colour-blind can tell them apart
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 GREY = "#8a8f98"
 
 
@@ -157,41 +140,24 @@ def curve_strokes(names: Sequence[str]) -> list[Stroke]:
         if name.lower() in references:
             strokes.append(Stroke(GREY, references[name.lower()], 1.6))
         else:
-            colour = COLOURS[own % (len(COLOURS) - 1)]  # without yellow, too faint for a line
-            strokes.append(Stroke(colour, patterns[own % len(patterns)], 2.0))
+            strokes.append(Stroke(COLOURS[own % len(COLOURS)], patterns[own % len(patterns)], 2.0))
             own += 1
     return strokes
 
 
-# --- figures of the report page
-
-Floats = NDArray[np.float64]
-
-
-def draw_series(epochs: Floats, values: Floats, *, key: str, label: str, log: bool) -> str:
-    """One training curve; NaN leaves a gap, and few points get dots so that none is invisible."""
-
-    def draw(axes: Axes) -> None:
-        from matplotlib.ticker import MaxNLocator
-
-        marker = "o" if len(values) <= 30 or not np.isfinite(values).all() else ""
-        axes.plot(epochs, values, color=COLOURS[0], linewidth=1.6, marker=marker, markersize=2.5)
-        if log:
-            _log_scale(axes, np.nanmax(values) / np.nanmin(values))
-        axes.grid(axis="y")
-        axes.set_xlabel("epoch")
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-        axes.margins(x=0.03)
-
-    return draw_svg(draw, (3.8, 2.2), key=key, label=label)
-
-
 def draw_risk_coverage(
-    coverage: Floats, risks: Sequence[Floats], strokes: Sequence[Stroke], *, key: str, label: str
+    coverage: Floats, risks: Sequence[Floats], strokes: Sequence[Stroke], label: str
 ) -> str:
-    """Risk among the rows kept, against the share kept; the first curve lies on top."""
+    """Risk among the rows kept, against the share kept; the first curve lies on top.
 
-    def draw(axes: Axes) -> None:
+    The same input gives the same bytes.
+    """
+
+    def write(path: Path) -> None:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(5.4, 3.6), layout="constrained")
+        axes = figure.subplots()
         for order, (risk, stroke) in enumerate(zip(risks, strokes, strict=True)):
             axes.plot(
                 coverage,
@@ -207,8 +173,9 @@ def draw_risk_coverage(
         axes.grid()
         axes.margins(x=0.02)
         axes.set_ylim(*_settled_range(coverage, risks))
+        figure.savefig(path, format="svg", metadata={"Date": None})
 
-    return draw_svg(draw, (5.4, 3.6), key=key, label=label)
+    return inline(write, key="risk", label=label)
 
 
 def _settled_range(coverage: Floats, risks: Sequence[Floats]) -> tuple[float, float]:
@@ -217,13 +184,3 @@ def _settled_range(coverage: Floats, risks: Sequence[Floats]) -> tuple[float, fl
     low, high = float(np.nanmin(settled)), float(np.nanmax(settled))
     margin = 0.1 * (high - low) or 0.05
     return min(0.0, low) - 0.02 * (high - low), high + margin
-
-
-def _log_scale(axes: Axes, ratio: float) -> None:
-    """Plain numbers on a log axis: matplotlib's own labels are mathtext, which is switched off."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0,) if ratio > 500 else (1.0, 3.0), numticks=6))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -20,8 +20,7 @@ from scipy.integrate import trapezoid
 
 from varjepa.errors import InputError
 from varjepa.files import make_folder, write_text
-from varjepa.report import charts
-from varjepa.report.charts import curve_strokes
+from varjepa.report.charts import curve_strokes, draw_risk_coverage
 from varjepa.report.tables import SIGNS, Table
 
 Floats = NDArray[np.float64]
@@ -36,19 +35,6 @@ class Headline:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class TrainingCurve:
-    """How the loss and its terms went, a panel each."""
-
-    epochs: Sequence[int]
-    series: Mapping[str, Sequence[float | None]]
-    """by name, a value per epoch; None: not measured there (the line runs on), NaN or infinite:
-    diverged (the line breaks)"""
-
-    def __post_init__(self) -> None:
-        _check_lengths("epochs", len(self.epochs), "series", self.series)
-
-
 @dataclass(frozen=True, eq=False)
 class RiskCoverage:
     """Risk among the rows kept when the most uncertain are left out."""
@@ -59,7 +45,11 @@ class RiskCoverage:
     drawn as grey references"""
 
     def __post_init__(self) -> None:
-        _check_lengths("coverage", len(self.coverage), "risk", self.risk)
+        for name, risk in self.risk.items():
+            if len(risk) != len(self.coverage):
+                raise ValueError(
+                    f"risk {name}: {len(risk)} values, but {len(self.coverage)} coverage"
+                )
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,31 +60,15 @@ class ReportPage:
     subtitle: str = ""
     headlines: Sequence[Headline] = ()
     tables: Sequence[Table] = ()
-    curve: TrainingCurve | None = None
+    model: str = ""
+    """HTML of a fitted model, as :func:`varjepa.estimators.summary.model_html` writes it"""
     risk_coverage: RiskCoverage | None = None
     footer: Mapping[str, str] = field(default_factory=dict)
     """environment: versions, seed, seconds"""
 
 
-def _check_lengths(what: str, expected: int, kind: str, lists: Mapping[str, Sized]) -> None:
-    for name, values in lists.items():
-        if len(values) != expected:
-            raise ValueError(f"{kind} {name}: {len(values)} values, but {expected} {what}")
-
-
 _LONGEST_NAME, _LONGEST_TITLE = 40, 1000
 _COVERAGES = (0.5, 0.8, 0.9, 1.0)
-
-_TERMS = {
-    "loss": "the whole objective",
-    "prediction": "−log p(y | s_y) at the predicted s_y",
-    "held-out cells": "log p of held-out cells given the others",
-    "rec": "−log p(x | s_x), reconstruction",
-    "gen": "−log p(y | s_y), generation",
-    "kl_sx": "KL(q(s_x | x) ‖ N(0, I))",
-    "kl_z": "KL(q(z | s_x) ‖ N(0, I))",
-    "kl_sy": "KL(q(s_y | s_x, z, y) ‖ p(s_y | s_x, z))",
-}
 
 
 def write_page(page: ReportPage, path: Path) -> None:
@@ -118,7 +92,7 @@ def render_page(page: ReportPage) -> str:
         page=page,
         tables=[table for table in page.tables if table.rows],
         signs=SIGNS,
-        curve=_curve_view(page.curve),
+        model=trusted(page.model),
         risk=_risk_view(page.risk_coverage),
     )
 
@@ -148,47 +122,21 @@ def render_template(name: str, package: str = "varjepa.report", **values: Any) -
     return environment.get_template(name).render(**values)
 
 
-def _curve_view(curve: TrainingCurve | None) -> dict[str, Any] | None:
-    """A panel per series that was measured at least once."""
-    panels = []
-    for number, (name, series) in enumerate(curve.series.items() if curve else ()):
-        assert curve is not None
-        measured = [(e, v) for e, v in zip(curve.epochs, series, strict=True) if v is not None]
-        values = _finite_or_nan([v for _, v in measured])
-        present = values[np.isfinite(values)]
-        if not len(present):
-            continue
-        # the first epochs would flatten everything after them
-        log = bool(present.min() > 0 and present.max() > 50 * present.min())
-        svg = charts.draw_series(
-            np.array([e for e, _ in measured], dtype=float),
-            values,
-            key=f"curve{number}",
-            label=f"{shorten(name)} over {len(measured)} epochs, at the end {_number(values[-1])}",
-            log=log,
-        )
-        panels.append(
-            {"name": name, "about": _TERMS.get(name, ""), "last": values[-1], "log": log}
-            | {"svg": trusted(svg)}
-        )
-    names = [panel["name"] for panel in panels]
-    return {"panels": panels, "names": names} if panels else None
-
-
 def _risk_view(given: RiskCoverage | None) -> dict[str, Any] | None:
     """The curves, and their risk at a few coverages: the table is the legend."""
     if given is None or not given.risk or not len(given.coverage):
         return None
     order = np.argsort(given.coverage, kind="stable")
     coverage = np.asarray(given.coverage, float)[order]
-    risks = {name: _finite_or_nan(risk)[order] for name, risk in given.risk.items()}
+    risks = {
+        name: np.where(np.isfinite(risk), risk, np.nan)[order] for name, risk in given.risk.items()
+    }
     strokes = curve_strokes(list(risks))
-    svg = charts.draw_risk_coverage(
+    svg = draw_risk_coverage(
         coverage,
         list(risks.values()),
         strokes,
-        key="risk",
-        label="Risk among the rows kept, against the share of rows kept: "
+        "Risk among the rows kept, against the share of rows kept: "
         + ", ".join(shorten(name) for name in risks),
     )
     width = coverage[-1] - coverage[0]
@@ -204,12 +152,6 @@ def _risk_view(given: RiskCoverage | None) -> dict[str, Any] | None:
     ]
     names = {name.lower() for name in risks}
     return {"svg": trusted(svg), "coverages": inside, "curves": curves, "names": names}
-
-
-def _finite_or_nan(values: Any) -> Floats:
-    numbers = np.array(values, dtype=float)
-    numbers[~np.isfinite(numbers)] = np.nan
-    return numbers
 
 
 def _number(value: float) -> str:
@@ -238,7 +180,7 @@ def shorten(text: Any, longest: int = _LONGEST_NAME) -> str:
 
 
 def trusted(svg: str) -> Any:
-    """An element our own serialiser wrote: the only text the template does not escape."""
+    """HTML of our own, which has escaped its names: the only text the template does not escape."""
     from markupsafe import Markup  # comes with jinja2
 
     return Markup(svg)

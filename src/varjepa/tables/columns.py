@@ -512,9 +512,7 @@ class Levels:
     @classmethod
     def fit(cls, text: pa.ChunkedArray, max_levels: int | None = None) -> Levels:
         """All distinct texts, or the ``max_levels`` most frequent (ties: first in sorted order)."""
-        summary = LevelSummary()
-        summary.add(text)
-        return cls.of_counts(summary.counts(), max_levels)
+        return cls.of_counts(_counts(text), max_levels)
 
     @classmethod
     def of_counts(cls, counts: pa.Table, max_levels: int | None = None) -> Levels:

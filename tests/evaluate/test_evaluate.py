@@ -281,6 +281,24 @@ def test_more_runs_and_predictors_go_on_from_what_is_there(
 
 
 @pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("inputs.json", "{", "not a JSON file"),
+        ("inputs.json", "[]", "other settings"),
+        ("cells.json", "[]", "other settings"),
+    ],
+)
+def test_a_folder_of_something_else_is_refused(
+    name: str, content: str, says: str, tmp_path: Path
+) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / name).write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=says):
+        run_evaluation(read_table(wine()), "wine", tmp_path, quick("<b>kind"))
+    assert [file.name for file in (tmp_path / "parts").iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["{table}", "--target", "knid"], "did you mean 'kind'?"),

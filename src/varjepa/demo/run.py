@@ -141,6 +141,7 @@ def run_demo(folder: Path, size: DemoSize, say: Callable[[Any], None]) -> Path:
     shown = test_table.append_column("class", pa.array([f"class {c}" for c in sim.label[test]]))
     shown = shown.append_column("ambiguity", pa.array(sim.ambiguity[test]))
     explore(model, shown, folder / "explore.html", title="varjepa demo: the test rows")
+    say(f"the test rows on a map: {folder / 'explore.html'}")
     seconds, environment = time.perf_counter() - start, describe_environment()
     at_half = accuracy_at(is_right, scores[SHOWN], 0.5)
     correlation = spearman(scores[SHOWN], sim.ambiguity[test])

@@ -248,9 +248,9 @@ class FinishedParts:
             "version": __version__,
         }
         path = folder / "inputs.json"
-        if not path.exists() and not any(folder.glob("[!.]*")):
+        if not any(folder.glob("[!.]*")):
             write_json(path, inputs)
-        theirs = read_json(path)
+        theirs = read_json(path) if path.exists() else None
         for name, ours in inputs.items():
             there = theirs.get(name) if isinstance(theirs, dict) else None
             if there != ours:

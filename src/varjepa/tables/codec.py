@@ -44,7 +44,7 @@ from varjepa.tables.columns import (
 )
 from varjepa.tables.messages import TableWarnings, collect_warnings, listed, quoted, suggestion
 from varjepa.tables.reading import read_table
-from varjepa.tables.scaling import Scaler, Scaling, check_scaling
+from varjepa.tables.scaling import Scaling, check_scaling
 from varjepa.tables.values import (
     CALENDAR_PARTS,
     ELAPSED,
@@ -406,18 +406,12 @@ class TableCodec:
     @property
     def features(self) -> tuple[Feature, ...]:
         """One per model token, numeric first, each group in column order."""
-        return (
-            *(number.feature for number in self.numeric),
-            *(category.feature for category in self.categorical),
-        )
+        return (*(n.feature for n in self.numeric), *(c.feature for c in self.categorical))
 
     @property
     def marginals(self) -> tuple[Marginal, ...]:
         """Training distribution of each feature, in the order of ``features``."""
-        return (
-            *(number.marginal for number in self.numeric),
-            *(category.marginal for category in self.categorical),
-        )
+        return (*(n.marginal for n in self.numeric), *(c.marginal for c in self.categorical))
 
     def encode(self, table: Any) -> EncodedTable:
         """Anything :func:`read_table` reads to tensors; columns are found by name.
@@ -532,14 +526,13 @@ class TableCodec:
         columns = self._columns()
         for i, number in enumerate(self.numeric):
             if number.part in (VALUE, ELAPSED):
-                restored[number.column] = _restore_number(
-                    columns[number.column],
-                    number.scaler,
-                    numbers[:, i],
-                    present[:, i],
-                    clip,
-                    on_step,
-                )
+                column, unit = columns[number.column], np.where(present[:, i], numbers[:, i], 0.0)
+                if number.scaler.is_empty:
+                    restored[column.name] = pa.nulls(len(unit), column.type)
+                    continue
+                rounded = on_step or not pa.types.is_floating(column.type)
+                values = number.scaler.from_unit(unit, clip, rounded)
+                restored[column.name] = restore_values(column, values, present[:, i])
         for j, category in enumerate(self.categorical):
             shown = np.where(present[:, len(self.numeric) + j], codes[:, j], 0)
             kind = columns[category.column].type
@@ -610,21 +603,6 @@ class TableCodec:
             column = codes[:, j]
             if len(column) and not (column.min() >= 0 and column.max() <= len(category.levels)):
                 raise ValueError(f"codes of {category.column!r} are 0 to {len(category.levels)}")
-
-
-def _restore_number(
-    column: Column,
-    scaler: Scaler,
-    unit: NDArray[np.float64],  # (N,)
-    present: NDArray[np.bool_],  # (N,)
-    clip: bool,
-    on_step: bool,
-) -> pa.Array:
-    if scaler.is_empty:
-        return pa.nulls(len(unit), column.type)
-    on_step = on_step or not pa.types.is_floating(column.type)
-    values = scaler.from_unit(np.where(present, unit, 0.0), clip, on_step)
-    return restore_values(column, values, present)
 
 
 def _restore_left_out(column: Column, left_out: LeftOut, rows: int) -> pa.Array:

@@ -34,6 +34,10 @@ def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
+def is_text_or_bytes(kind: pa.DataType) -> bool:
+    return is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
 def is_plain_number(kind: pa.DataType) -> bool:
     """Integers, floats and decimals; not booleans, which are categories."""
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)

@@ -222,14 +222,6 @@ class Listed:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What was checked of a manifest."""
-
-    files: dict[str, Listed]
-    environment: dict[str, str | int]
-
-
 def write_manifest(files: dict[str, Listed]) -> bytes:
     """The manifest's bytes, with the environment of this process."""
     body = {
@@ -241,8 +233,8 @@ def write_manifest(files: dict[str, Listed]) -> bytes:
     return dump_json({**body, "sha256": hashlib.sha256(dump_json(body)).hexdigest()})
 
 
-def read_manifest(content: bytes, path: Path) -> Manifest:
-    """Check every byte of a manifest."""
+def read_manifest(content: bytes, path: Path) -> tuple[dict[str, Listed], dict[str, str | int]]:
+    """Files and environment of a manifest of which every byte was checked."""
     folder = path.parent
     value = parse_json(content, path)
     if not isinstance(value, dict) or value.get("format") != FORMAT:
@@ -270,7 +262,7 @@ def read_manifest(content: bytes, path: Path) -> Manifest:
     if value["sha256"] != own_sum or dump_json(value) != content:
         raise ModelFileError(f"{path} is damaged: its own SHA-256 is another")
     listed = {name: Listed(files[name]["bytes"], files[name]["sha256"]) for name in FILES}
-    return Manifest(listed, environment)
+    return listed, environment
 
 
 def _is_listed(value: Any) -> bool:
@@ -346,17 +338,17 @@ def open_model(folder: Path) -> Iterator[OpenModel]:
             content = file.read(LARGEST_MANIFEST + 1)
         if len(content) > LARGEST_MANIFEST:
             raise ModelFileError(f"{manifest_path} is larger than {LARGEST_MANIFEST:,} bytes")
-        manifest = read_manifest(content, manifest_path)
+        listed, environment = read_manifest(content, manifest_path)
         files = {name: stack.enter_context(_opened(folder / name)) for name in FILES}
         for name, file in files.items():
-            _check(file, manifest.files[name], folder / name)
-        size = manifest.files["model.safetensors"].size
+            _check(file, listed[name], folder / name)
+        size = listed["model.safetensors"].size
         config, codec = (
-            parse_json(files[name].read(manifest.files[name].size), folder / name, size)
+            parse_json(files[name].read(listed[name].size), folder / name, size)
             for name in ("config.json", "codec.json")
         )
         weights = WeightFile(files["model.safetensors"], size, folder / "model.safetensors")
-        yield OpenModel(config, codec, weights, manifest.environment)
+        yield OpenModel(config, codec, weights, environment)
 
 
 def load_model(folder: Path) -> SavedModel:

@@ -38,8 +38,6 @@ EPOCHS, BATCH, PATIENCE = 50, 128, 16
 
 
 class Predictor(NamedTuple):
-    """One entry of the registry."""
-
     build: Callable[[Task, Array, int], list[Any]]
     """(task, training targets, seed) → unfitted estimators"""
     is_random: bool = True
@@ -130,8 +128,6 @@ def require(predictor: str) -> Any:
 
 
 class Fitted(NamedTuple):
-    """A trained predictor."""
-
     model: Any
     classes: Index | None
     """class numbers of the columns of a prediction; None for numbers"""

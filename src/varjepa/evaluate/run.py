@@ -134,8 +134,6 @@ def _ordered(option: str, chosen: Collection[str], known: Collection[str]) -> tu
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
-    """All results."""
-
     settings: EvaluateSettings
     target: Target
     split: Split

@@ -136,7 +136,6 @@ class EvaluationTables:
         return Table(f"Selective {title}", columns, rows, note if is_main else "")
 
     def low_labels(self) -> Table:
-        """Few labels, everything else as before."""
         points = {(p["representation"], p["labels"]): p for p in self.results["low_labels"]}
         names = list(dict.fromkeys(name for name, _ in points))
         rows = []
@@ -167,7 +166,6 @@ class EvaluationTables:
         return Table("Thresholds", ["uncertainty", *shares], rows, note)
 
     def cost(self) -> Table:
-        """Where the time went."""
         rows = [
             [
                 name,

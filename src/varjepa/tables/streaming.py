@@ -208,7 +208,6 @@ Watch = Callable[[Iterator[pa.Table], int], Iterator[pa.Table]]
 
 
 def unwatched(blocks: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Progress is not shown."""
     return blocks
 
 

@@ -86,7 +86,6 @@ ALWAYS_ALLOWED = 2**30
 
 
 def skip_rows(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """What comes after so many rows."""
     for batch in batches:
         if rows < len(batch):
             yield batch.slice(rows)

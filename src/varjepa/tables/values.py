@@ -130,8 +130,6 @@ _INT64_END = 2.0**63
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """A numeric column in numpy."""
-
     values: NDArray[Any]  # (N,) int64, uint64 or float64
     """Integers stay integers, because float64 would merge neighbours above 2^53. Cells that are not
     valid hold 0."""

@@ -19,6 +19,7 @@ from torch import Tensor
 from varjepa.errors import InputError
 from varjepa.tables.codec_json import FORMAT, VERSION, fitted_from_json
 from varjepa.tables.columns import (
+    MARGINAL_QUANTILES,
     VALUE,
     CategoricalFeature,
     Column,
@@ -38,13 +39,12 @@ from varjepa.tables.columns import (
     category_text,
     count_again,
     draft_columns,
-    fit_part,
     read_parts,
     text_reason,
 )
 from varjepa.tables.messages import TableWarnings, collect_warnings, listed, quoted, suggestion
 from varjepa.tables.reading import read_table
-from varjepa.tables.scaling import Scaling, check_scaling
+from varjepa.tables.scaling import Bins, Scaler, Scaling, check_scaling
 from varjepa.tables.values import (
     CALENDAR_PARTS,
     ELAPSED,
@@ -173,11 +173,20 @@ class _Numbers:
         return LeftOut(reason, self.missing_share, self.numbers.count)
 
     def features(self, scaling: Scaling) -> list[NumericFeature]:
-        fitted = (
-            fit_part(self.column, part, numbers, self.missing_share, scaling)
-            for part, numbers in self.parts.items()
-        )
-        return [feature for feature in fitted if feature is not None]
+        column, features = self.column, []
+        is_integer = column.is_integer or column.unit is not None
+        for part, numbers in self.parts.items():
+            if part in CALENDAR_PARTS and numbers.low == numbers.high:
+                continue  # it never varies, and says nothing
+            known = numbers.take_sample()
+            scaler = Scaler.fit(known, is_integer, scaling, numbers.step)
+            unit = scaler.to_unit(known)
+            grid = np.linspace(0.0, 1.0, MARGINAL_QUANTILES)
+            quantiles = tuple(np.quantile(unit, grid).tolist()) if len(unit) else ()
+            marginal = Marginal(self.missing_share, quantiles)
+            bins = Bins.fit(unit.astype(np.float32).astype(np.float64))
+            features.append(NumericFeature(column.name, part, scaler, marginal, bins))
+        return features
 
 
 class _Category:

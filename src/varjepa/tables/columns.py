@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from varjepa.errors import InputError
 from varjepa.tables.messages import quoted, suggestion
-from varjepa.tables.scaling import Bins, Scaler, Scaling, step_of_decimals
+from varjepa.tables.scaling import Bins, Scaler, step_of_decimals
 from varjepa.tables.values import (
-    CALENDAR_PARTS,
     as_instants,
     as_numbers,
     as_text,
@@ -668,19 +667,3 @@ def read_parts(column: Column, data: pa.ChunkedArray) -> Parts:
         return Parts({VALUE: numbers.values}, numbers.valid, numbers.infinite)
     instants = as_instants(data, column.name).in_unit(column.unit)
     return Parts(instants.parts(), instants.valid)
-
-
-def fit_part(
-    column: Column, part: str, numbers: NumberSummary, missing_share: float, scaling: Scaling
-) -> NumericFeature | None:
-    """One part of a column; a calendar part that never varies says nothing and is left out."""
-    if part in CALENDAR_PARTS and numbers.low == numbers.high:
-        return None
-    known = numbers.take_sample()
-    is_integer = column.is_integer or column.unit is not None
-    scaler = Scaler.fit(known, is_integer, scaling, numbers.step)
-    unit = scaler.to_unit(known)
-    grid = np.linspace(0.0, 1.0, MARGINAL_QUANTILES)
-    quantiles = tuple(np.quantile(unit, grid).tolist()) if len(unit) else ()
-    bins = Bins.fit(unit.astype(np.float32).astype(np.float64))
-    return NumericFeature(column.name, part, scaler, Marginal(missing_share, quantiles), bins)

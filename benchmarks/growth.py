@@ -21,11 +21,11 @@ from benchmarks.steps import (
     random_workload,
     trainer_step,
 )
+from paper.figures import DARK, LIGHT, panels, save_svg
 from paper.settings import FIRST_VERSION
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
 from varjepa.nn.layers import TableShape
-from varjepa.report.charts import DARK, LIGHT, panels, save_svg
 from varjepa.settings import nested
 
 FEATURES = (8, 16, 32, 64, 128, 250, 500, 1000, 2000)

@@ -216,7 +216,7 @@ def everything(
     from paper.report import check_can_report
     from paper.settings import SETTINGS
     from varjepa.environment import pick_device
-    from varjepa.report.store import study_folder
+    from varjepa.files import study_folder
 
     names = known_datasets(datasets, quick)
     chosen: list[str] = [*known_settings(settings or (["paper"] if quick else list(SETTINGS)))]

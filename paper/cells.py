@@ -34,10 +34,10 @@ from paper.settings import (
     Scale,
     Setting,
 )
+from paper.store import Row, plain
 from varjepa.environment import describe_environment, pick_device
 from varjepa.evaluate.splits import Split
 from varjepa.metrics.selective import COVERAGES, aurc, classification_by_coverage
-from varjepa.report.store import Row, plain
 
 Floats = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from paper.published import Quoted
+from paper.store import Row
 from varjepa.evaluate.run import REPRESENTATIONS
-from varjepa.report.store import Row
 from varjepa.report.tables import Cell, Mark, Table
 
 TITLES = {

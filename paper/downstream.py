@@ -54,8 +54,9 @@ from paper.representations import (
     is_ranked,
 )
 from paper.settings import FULL, SETTINGS, Scale, Setting
+from paper.store import Job, Log, ResultStore, Row, no_log, run_jobs
+from varjepa.files import study_folder
 from varjepa.metrics.selective import COVERAGES
-from varjepa.report.store import Job, Log, ResultStore, Row, no_log, run_jobs, study_folder
 from varjepa.report.tables import Cell, Table
 
 FILE = "downstream.json"

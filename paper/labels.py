@@ -33,6 +33,7 @@ from torch import Tensor
 from paper.cells import describe_cell
 from paper.compare import MISSING, TITLES, Block, Figure, Groups, group, plus_minus, standard_error
 from paper.datasets.catalogue import DATASETS
+from paper.figures import DARK, LIGHT, panels, save_svg
 from paper.predictors.inputs import Adapter, InputEncoder, Inputs, Tokens, token_moments
 from paper.predictors.training import (
     PREDICTORS,
@@ -43,6 +44,7 @@ from paper.predictors.training import (
 )
 from paper.representations import LEARNED, Workbench, input_settings
 from paper.settings import FULL, SETTINGS, SPLIT_SEED, Scale, Setting
+from paper.store import Job, Log, ResultStore, Row, no_log, plain, run_jobs
 from varjepa.environment import describe_environment, pick_device
 from varjepa.evaluate.predictors import (
     COMPARED,
@@ -54,8 +56,7 @@ from varjepa.evaluate.predictors import (
     sizes_that_fit,
 )
 from varjepa.evaluate.splits import Index, split_rows
-from varjepa.report.charts import DARK, LIGHT, panels, save_svg
-from varjepa.report.store import Job, Log, ResultStore, Row, no_log, plain, run_jobs, study_folder
+from varjepa.files import study_folder
 from varjepa.report.tables import Table
 
 FILE = "low_labels.json"

@@ -30,6 +30,7 @@ from torch import Tensor
 
 from paper.datasets.loading import Dataset
 from paper.settings import CONSTANTS, FIRST_VERSION, DefaultTraining, Pretraining
+from paper.store import Log, plain, same_settings
 from varjepa import TJEPA, Run, Validation, VarTJEPA
 from varjepa.environment import describe_environment, pick_device
 from varjepa.errors import InputError
@@ -38,7 +39,6 @@ from varjepa.evaluate.splits import Split
 from varjepa.files import make_folder, read_json, replacing, write_json
 from varjepa.metrics.collapse import diagnose_collapse
 from varjepa.models.inference import MEASURES, QUESTIONS, default_aggregate
-from varjepa.report.store import Log, plain, same_settings
 from varjepa.settings import field_names, nested
 from varjepa.tables import Kind, infer_schema
 from varjepa.training.checkpoints import Record, remove_checkpoints

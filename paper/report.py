@@ -53,6 +53,7 @@ from paper.simulation import (
     simulation_blocks,
     simulation_findings,
 )
+from paper.store import ResultStore, Row, read_rows, write_rows
 from paper.uncertainty import ABOUT as UNCERTAINTY_ROWS_KEY
 from paper.uncertainty import (
     COMBINED,
@@ -68,11 +69,10 @@ from paper.uncertainty import (
 from paper.uncertainty import KEY as UNCERTAINTY_KEY
 from varjepa.environment import describe_environment
 from varjepa.errors import InputError
-from varjepa.files import write_text
+from varjepa.files import study_folder, write_text
 from varjepa.metrics.selective import COVERAGES
 from varjepa.report.charts import check_can_draw, inline
 from varjepa.report.page import ReportPage, render_template, trusted, write_report
-from varjepa.report.store import ResultStore, Row, read_rows, study_folder, write_rows
 from varjepa.report.tables import SIGNS, Table, to_markdown
 
 # --- the result files of a folder

@@ -33,9 +33,9 @@ from paper.settings import (
     paper_score,
     training_for,
 )
+from paper.store import Log, ResultStore, Row, no_log, plain
 from varjepa.estimators.base import TableEstimator
 from varjepa.evaluate.splits import Split
-from varjepa.report.store import Log, ResultStore, Row, no_log, plain
 from varjepa.tables import TableCodec
 
 RepresentationName = Literal["raw", "pca", "t_jepa", "var_t_jepa", "raw+var_t_jepa"]

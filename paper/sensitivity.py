@@ -27,8 +27,9 @@ from paper.settings import (
     paper_score,
     pretraining,
 )
+from paper.store import Job, Log, ResultStore, Row, no_log, plain, run_jobs
+from varjepa.files import study_folder
 from varjepa.metrics.selective import COVERAGES
-from varjepa.report.store import Job, Log, ResultStore, Row, no_log, plain, run_jobs, study_folder
 from varjepa.report.tables import Cell, Table
 
 FILE = "sensitivity.json"

@@ -28,12 +28,13 @@ import torch
 from torch import Tensor
 
 from paper.compare import Block, Figure, Finding, Summary, deviation, in_deviations
+from paper.figures import panels, save_svg
 from paper.published import SIMULATION_METRICS, simulation_paper_value
+from paper.store import Job, ResultStore, Row, plain, run_jobs
 from varjepa.environment import describe_environment
+from varjepa.files import study_folder
 from varjepa.models.simulation import SimulationModelSettings, SimulationVarJEPA
 from varjepa.randomness import generator_for
-from varjepa.report.charts import panels, save_svg
-from varjepa.report.store import Job, ResultStore, Row, plain, run_jobs, study_folder
 from varjepa.report.tables import Cell, Table
 from varjepa.training.simulation import (
     ProbeSettings,

@@ -47,15 +47,18 @@ from paper.compare import (
     metric_cell,
     short,
 )
+from paper.figures import DARK, LIGHT, panels, save_svg
 from paper.predictors.inputs import Inputs, RawEncoder, RawFeatures, Tokens
 from paper.predictors.training import FIGURE_PROBE, PREDICTORS
 from paper.protocol import ANSWER_SCORES, SCORES, Embedded
 from paper.published import uncertainty_paper_value
 from paper.representations import Workbench
 from paper.settings import FULL, SETTINGS, Scale, Setting, training_for
+from paper.store import Job, Log, ResultStore, Row, no_log, plain, run_jobs
 from varjepa.environment import describe_environment, pick_device
 from varjepa.estimators import VarTJEPA
 from varjepa.evaluate.splits import Split
+from varjepa.files import study_folder
 from varjepa.metrics.ambiguity import auroc_of_ambiguous, spearman
 from varjepa.metrics.combination import fit_combined_score
 from varjepa.metrics.confidence import (
@@ -66,8 +69,6 @@ from varjepa.metrics.confidence import (
 )
 from varjepa.metrics.selective import aurc, risk_coverage, selective_scores
 from varjepa.models.inference import LATENT_KINDS, default_aggregate
-from varjepa.report.charts import DARK, LIGHT, panels, save_svg
-from varjepa.report.store import Job, Log, ResultStore, Row, no_log, plain, run_jobs, study_folder
 from varjepa.report.tables import Cell, Table
 
 Floats = NDArray[np.float64]

@@ -129,7 +129,7 @@ def merge_command(
 
 
 def _rows(sources: list[Path] | None, peers: Path) -> list[dict[str, Any]]:
-    from varjepa.report.store import read_rows
+    from paper.store import read_rows
 
     files = [*(sources or [RESULTS / "ground.json"]), peers]
     return [row for path in files if path.exists() for row in read_rows(path)]

@@ -29,8 +29,9 @@ from benchmarks.ground.jobs import (
     version_of,
 )
 from benchmarks.ground.tables import ROWS
+from paper.store import ResultStore, read_rows
 from varjepa.environment import describe_environment
-from varjepa.report.store import ResultStore, read_rows, study_folder
+from varjepa.files import study_folder
 
 KEY = ("table", "job", "method", "seed", "rows", "version")
 FILE = "ground.json"

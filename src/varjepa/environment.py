@@ -65,19 +65,12 @@ def compare_arithmetic(other: Mapping[str, str | int]) -> str | None:
     Those are torch's version, whichever build of it, the system and the CPU's instructions; Python,
     numpy and the number of threads move none.
     """
-    here = describe_arithmetic()
-    named = [
-        (
-            str(environment.get("torch")).split("+")[0],
-            environment.get("system"),
-            environment.get("instructions"),
-        )
-        for environment in (other, here)
-    ]
-    if named[0] == named[1]:
-        return None
-    there, now = (f"torch {torch_} on {system} ({cpu})" for torch_, system, cpu in named)
-    return f"{there}, not {now}"
+    there, here = (
+        f"torch {str(environment.get('torch')).split('+')[0]} on {environment.get('system')} "
+        f"({environment.get('instructions')})"
+        for environment in (other, describe_arithmetic())
+    )
+    return None if there == here else f"{there}, not {here}"
 
 
 def _commit() -> str | None:

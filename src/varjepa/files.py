@@ -13,7 +13,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from varjepa.errors import InputError
+from varjepa.errors import InputError, Interrupted
 
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp", re.DOTALL)
 """How :func:`replacing` calls its files: the middle is what mkstemp makes up."""
@@ -45,6 +45,19 @@ def only_writer(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
+def study_folder(folder: Path) -> Iterator[None]:
+    """Make and lock the folder of a study; an interruption says that nothing is lost."""
+    try:
+        make_folder(folder)
+        with only_writer(folder):
+            yield
+    except KeyboardInterrupt as stop:
+        raise Interrupted(
+            f"interrupted; finished cells are in {folder}, and the same command goes on from there"
+        ) from stop
+
+
+@contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Replace a file atomically: a reader sees the old content or the new, never half.
 
@@ -73,7 +86,6 @@ def remove_temporaries(folder: Path) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace a file's content atomically."""
     with replacing(path) as temporary:
         temporary.write_bytes(content)
 

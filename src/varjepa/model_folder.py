@@ -222,14 +222,6 @@ class Listed:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What was checked of a manifest."""
-
-    files: dict[str, Listed]
-    environment: dict[str, str | int]
-
-
 def write_manifest(files: dict[str, Listed]) -> bytes:
     """The manifest's bytes, with the environment of this process."""
     body = {
@@ -241,8 +233,8 @@ def write_manifest(files: dict[str, Listed]) -> bytes:
     return dump_json({**body, "sha256": hashlib.sha256(dump_json(body)).hexdigest()})
 
 
-def read_manifest(content: bytes, path: Path) -> Manifest:
-    """Check every byte of a manifest."""
+def read_manifest(content: bytes, path: Path) -> tuple[dict[str, Listed], dict[str, str | int]]:
+    """Files and environment of a manifest of which every byte was checked."""
     folder = path.parent
     value = parse_json(content, path)
     if not isinstance(value, dict) or value.get("format") != FORMAT:
@@ -270,7 +262,7 @@ def read_manifest(content: bytes, path: Path) -> Manifest:
     if value["sha256"] != own_sum or dump_json(value) != content:
         raise ModelFileError(f"{path} is damaged: its own SHA-256 is another")
     listed = {name: Listed(files[name]["bytes"], files[name]["sha256"]) for name in FILES}
-    return Manifest(listed, environment)
+    return listed, environment
 
 
 def _is_listed(value: Any) -> bool:
@@ -298,8 +290,6 @@ def _is_plain(environment: dict[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SavedModel:
-    """The content of a model folder."""
-
     config: dict[str, Any]
     codec: dict[str, Any]
     tensors: Mapping[str, Tensor]
@@ -345,23 +335,23 @@ def open_model(folder: Path) -> Iterator[OpenModel]:
     with ExitStack() as stack:
         manifest_path = folder / MANIFEST
         with _opened(manifest_path) as file:
-            manifest = read_manifest(_read(file, LARGEST_MANIFEST, manifest_path), manifest_path)
+            content = file.read(LARGEST_MANIFEST + 1)
+        if len(content) > LARGEST_MANIFEST:
+            raise ModelFileError(f"{manifest_path} is larger than {LARGEST_MANIFEST:,} bytes")
+        listed, environment = read_manifest(content, manifest_path)
         files = {name: stack.enter_context(_opened(folder / name)) for name in FILES}
         for name, file in files.items():
-            _check(file, manifest.files[name], folder / name)
-        size = manifest.files["model.safetensors"].size
+            _check(file, listed[name], folder / name)
+        size = listed["model.safetensors"].size
         config, codec = (
-            parse_json(
-                files[name].read(manifest.files[name].size), folder / name, weights_size=size
-            )
+            parse_json(files[name].read(listed[name].size), folder / name, size)
             for name in ("config.json", "codec.json")
         )
         weights = WeightFile(files["model.safetensors"], size, folder / "model.safetensors")
-        yield OpenModel(config, codec, weights, manifest.environment)
+        yield OpenModel(config, codec, weights, environment)
 
 
 def load_model(folder: Path) -> SavedModel:
-    """The whole content of a model folder."""
     with open_model(folder) as model:
         return SavedModel(model.config, model.codec, dict(model.weights))
 
@@ -383,13 +373,6 @@ def _opened(path: Path) -> Iterator[BufferedReader]:
         raise ModelFileError(f"{path} is not a regular file")
     with os.fdopen(handle, "rb") as file:
         yield file
-
-
-def _read(file: BufferedReader, most: int, path: Path) -> bytes:
-    content = file.read(most + 1)
-    if len(content) > most:
-        raise ModelFileError(f"{path} is larger than {most:,} bytes")
-    return content
 
 
 def _check(file: BufferedReader, listed: Listed, path: Path) -> None:

@@ -464,7 +464,6 @@ def _check_multiple(settings: Any, width: str, heads: str) -> None:
 
 
 def field_names(kind: type) -> tuple[str, ...]:
-    """Names of a settings object's fields."""
     return tuple(type_hints(kind))
 
 

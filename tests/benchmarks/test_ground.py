@@ -61,8 +61,8 @@ from benchmarks.ground.tables import (
     removed_cells,
     split_rows,
 )
+from paper.store import ResultStore, read_rows
 from varjepa.errors import InputError
-from varjepa.report.store import ResultStore, read_rows
 from varjepa.report.tables import Cell, Table
 
 MISSING = np.nan

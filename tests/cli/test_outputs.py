@@ -4,8 +4,8 @@
    front; numbers, text that is a number, ordinary text and missing cells are as they were;
    ``raw_text`` and typed files change nothing. All four commands that write tables obey
    ``--raw-text``, and ordinary text survives ``impute``.
-2. HTML: names of columns, cells and classes add no element to a page, nor to one made from a fitted
-   model; the page's policy forbids scripts, requests, base and forms.
+2. HTML: names of columns and rows add no element to a page, nor to one made from a fitted model;
+   the page's policy forbids scripts, requests, base and forms.
 3. Terminal: control characters, escape sequences, direction marks and halves of characters in names
    of columns, files, classes and options never reach stdout or stderr, whether in errors, warnings
    or tables; square brackets are no markup.
@@ -31,8 +31,8 @@ from tests.report.test_page import POLICY, Reader, full_page
 from tests.small import small
 from varjepa import VarTJEPA
 from varjepa.cli.shell import PlainConsole, visible
-from varjepa.demo.run import most_uncertain, training_curve
-from varjepa.report.page import EmbeddingMap, ReportPage, render_page
+from varjepa.estimators.summary import model_html
+from varjepa.report.page import ReportPage, render_page
 from varjepa.report.tables import Table, to_terminal
 from varjepa.tables import read_table, write_table
 from varjepa.tables.writing import without_formulas
@@ -190,7 +190,7 @@ def test_names_add_no_element(name: str) -> None:
 
 
 def fitted_page(name: Callable[[str], str]) -> str:
-    """The page of the demo, of a table whose names, cells and classes are ``name``'s."""
+    """The page of a fitted model, of a table whose names and cells are ``name``'s."""
     rng = np.random.default_rng(0)
     table = pa.table(
         {
@@ -199,16 +199,11 @@ def fitted_page(name: Callable[[str], str]) -> str:
         }
     )
     model = small(VarTJEPA, d=8, depth=1, epochs=2, random_state=0).fit(table)
-    unsure = model.uncertainty(table)
-    flat = model.transform(table)[:, :2].astype(float)
-    classes = [name(f"class {i % 2}") for i in range(60)]
     return render_page(
         ReportPage(
             title=name("title"),
             tables=[Table(name("t"), [name("c"), name("d")], [[name("x"), name("y")]])],
-            curve=training_curve(model),
-            map=EmbeddingMap(flat[:, 0], flat[:, 1], classes, unsure.astype(float)),
-            uncertain_rows=most_uncertain(model, table, np.arange(60), unsure),
+            model=model_html(model),
             footer={name("key"): name("value")},
         )
     )

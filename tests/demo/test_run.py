@@ -1,6 +1,7 @@
 """Claims about ``varjepa demo``.
 
-1. It ends with a report, the audit's page and all figures, from the smallest table on.
+1. It ends with a report, the audit's and the explorer's pages and all figures, from the smallest
+   table on.
 2. Without matplotlib the report says so in place of charts; without jinja2 there is no report. The
    first line says what to install, and the last one names a page that exists.
 3. ``--quick`` is a smaller table and model; ``--rows`` and ``--epochs`` go before either.
@@ -35,9 +36,10 @@ def test_the_demo_ends_with_something_to_look_at(
     page = tmp_path / ("audit/report.html" if "jinja2" in missing else "report.html")
     assert f"open {page};" in out
     text = page.read_text(encoding="utf-8")
-    assert ("<svg" in text) == (not missing) or "jinja2" in missing
+    assert ('id="risk"' in text) == (not missing) or "jinja2" in missing
     assert ("no charts" in text) == (missing == ("matplotlib",))
     assert (tmp_path / "audit" / "report.html").exists()
+    assert "ambiguity" in (tmp_path / "explore.html").read_text(encoding="utf-8")
     figures = json.loads((tmp_path / "demo.json").read_text(encoding="utf-8"))["figures"]
     assert {"Accuracy", "Imputation", "Sampling", "Audit"} <= set(figures)
     assert all(title in out for title in figures)

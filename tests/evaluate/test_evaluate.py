@@ -123,7 +123,7 @@ def test_the_page_holds_names_as_text_and_loads_nothing(
     assert "http" not in page.replace("http-equiv", "")
     assert any("<b>kind" in text for text in reader.text)
     assert any("wine <i>.csv" in text for text in reader.text)
-    for heading in ("Accuracy", "Selective weighted F1", "Few labels, drawn", "Risk and coverage"):
+    for heading in ("Accuracy", "Selective weighted F1", "Few labels", "Risk and coverage"):
         assert heading in reader.text
     assert "<svg" in page
 
@@ -278,6 +278,24 @@ def test_more_runs_and_predictors_go_on_from_what_is_there(
     path.write_bytes(b"half a file")
     with pytest.raises(InputError, match="damaged"):
         run_evaluation(table, "wine", tmp_path, wider)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("inputs.json", "{", "not a JSON file"),
+        ("inputs.json", "[]", "other settings"),
+        ("cells.json", "[]", "other settings"),
+    ],
+)
+def test_a_folder_of_something_else_is_refused(
+    name: str, content: str, says: str, tmp_path: Path
+) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / name).write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=says):
+        run_evaluation(read_table(wine()), "wine", tmp_path, quick("<b>kind"))
+    assert [file.name for file in (tmp_path / "parts").iterdir()] == [name]
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import pytest
 
 from paper.__main__ import main
 from paper.report import FILES
+from paper.store import read_rows, write_rows
 from tests.paper.tiny import TINY, sim_under_any_name
-from varjepa.report.store import read_rows, write_rows
 
 # trained for an epoch or two
 pytestmark = pytest.mark.filterwarnings("ignore:the latents have collapsed")

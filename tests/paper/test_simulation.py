@@ -16,8 +16,8 @@ import pytest
 
 from paper import simulation as study
 from paper.simulation import SIMULATION_VARIANTS, SimulationSettings
+from paper.store import Row
 from varjepa.errors import InputError, Interrupted
-from varjepa.report.store import Row
 
 BASE = SimulationSettings()
 SMALL = replace(

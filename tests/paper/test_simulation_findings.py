@@ -17,7 +17,7 @@ from paper.simulation import (
     summarise,
 )
 from paper.simulation import simulation_findings as findings
-from varjepa.report.store import Row
+from paper.store import Row
 
 RESULTS = Path(__file__).parents[2] / "paper" / "results"
 

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 from paper.report import block_markdown, write_study
 from paper.simulation import simulation_blocks
+from paper.store import Row
 from tests.paper.test_simulation_findings import paper_rows
-from varjepa.report.store import Row
 
 
 def curves(variant: str, run: int, length: int = 3) -> Row:

@@ -34,9 +34,9 @@ from paper.settings import (
     paper_score,
     pretraining,
 )
+from paper.store import plain
 from tests.paper.latex_tables import number, paper_source, table_lines
 from varjepa.errors import InputError
-from varjepa.report.store import plain
 from varjepa.settings import Architecture, Training
 
 

@@ -27,13 +27,13 @@ from paper import uncertainty as scores
 from paper import uncertainty as study
 from paper.predictors.inputs import RawFeatures
 from paper.protocol import SCORES
+from paper.store import write_rows
 from paper.uncertainty import Scored, UncertaintyPlan, example_images, told_ambiguity
 from tests.paper.tiny import TINY, sim_under_any_name
 from varjepa.errors import InputError
 from varjepa.evaluate.splits import split_rows
 from varjepa.metrics.ambiguity import spearman
 from varjepa.metrics.selective import aurc
-from varjepa.report.store import write_rows
 
 # trained for an epoch or two
 pytestmark = pytest.mark.filterwarnings("ignore:the latents have collapsed")

@@ -18,7 +18,7 @@ import pytest
 
 from varjepa.errors import InputError
 from varjepa.tables import Column, infer_schema, read_table
-from varjepa.tables.values import parse_type, type_name
+from varjepa.tables.values import parse_type
 
 CASES: list[tuple[pa.Array, str, bool]] = [
     (pa.array([1, None], pa.int8()), "numeric", True),
@@ -60,7 +60,7 @@ def test_kinds(data: pa.Array, kind: str, is_integer: bool) -> None:
     column = only_column(data)
     assert (column.kind, column.is_integer) == (kind, is_integer)
     assert column.type == data.type
-    assert parse_type(type_name(column.type)) == data.type
+    assert parse_type(str(column.type)) == data.type
 
 
 def test_views_and_runs_are_unfolded() -> None:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
-from varjepa.cli import (
-    audit,
-    demo,
-    describe,
-    doctor,
-    embed,
-    evaluate,
-    explore,
-    fit,
-    impute,
-    sample,
-    score,
-    shell,
-    similar,
-)
+from varjepa.cli import shell
 from varjepa.errors import InputError
 from varjepa.version import __version__
+
+COMMANDS = (
+    "demo", "describe", "fit", "embed", "impute", "sample", "score", "audit", "similar", "explore",
+    "evaluate", "doctor",
+)  # fmt: skip
+"""Each a module with a function of its name, in the order of the help."""
+
+TAKE_LISTS = ("embed", "score", "audit", "similar", "evaluate")
+"""Commands with an option that takes several words at once."""
 
 app = typer.Typer(
     help="Self-supervised learning on tables, with uncertainty.",
@@ -30,23 +26,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for module in (
-    demo,
-    describe,
-    fit,
-    embed,
-    impute,
-    sample,
-    score,
-    audit,
-    similar,
-    explore,
-    evaluate,
-    doctor,
-):
-    name = module.__name__.rpartition(".")[2]
-    takes_lists = name in ("embed", "score", "audit", "similar", "evaluate")
-    app.command(cls=shell.ListCommand if takes_lists else None)(getattr(module, name))
+for name in COMMANDS:
+    command = getattr(import_module(f"varjepa.cli.{name}"), name)
+    app.command(cls=shell.ListCommand if name in TAKE_LISTS else None)(command)
 
 
 @app.callback(invoke_without_command=True)
@@ -64,5 +46,4 @@ def _root(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The entry point."""
     shell.run(app, arguments)

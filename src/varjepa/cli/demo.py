@@ -24,7 +24,7 @@ def demo(
         int | None, typer.Option(help="Training epochs. Default: 16, or 40 if quick.", min=1)
     ] = None,
 ) -> None:
-    """Fit, evaluate, impute, sample and audit on the embedded SIM table, with a report."""
+    """Fit, evaluate, impute, sample, audit and explore on the embedded SIM table, with a report."""
     make_folder(out)
 
     from dataclasses import replace

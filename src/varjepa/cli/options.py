@@ -63,7 +63,6 @@ def check_source(source: str | Path) -> None:
 
 
 def check_model(folder: Path) -> None:
-    """Refuse what is not a model folder."""
     if not folder.exists():
         raise InputError(f"cannot read the model folder {folder}: No such file or directory")
     if not folder.is_dir():
@@ -119,7 +118,6 @@ def read_rows(path: Path) -> pa.Table:
 
 
 def write_result(table: pa.Table, out: Path, raw_text: bool) -> None:
-    """Write a table and say so."""
     from varjepa.tables import write_table
 
     write_table(table, out, raw_text)

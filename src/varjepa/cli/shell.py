@@ -189,7 +189,6 @@ def refuse_unusable(words: list[str]) -> None:
 
 
 def one_of(option: str, word: str, known: tuple[Word, ...]) -> Word:
-    """An option that takes one of a few words."""
     for one in known:
         if word == one:
             return one
@@ -197,7 +196,6 @@ def one_of(option: str, word: str, known: tuple[Word, ...]) -> Word:
 
 
 def positive(option: str, value: int) -> int:
-    """An option that counts something."""
     if value < 1:
         raise InputError(f"{option} must be at least 1, not {value}")
     return value

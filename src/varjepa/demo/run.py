@@ -8,7 +8,7 @@ under 3 minutes on two cores, the quick one under one, with models that are smal
 and learn faster. Labels evaluate the embedding; they never train it.
 
 The core packages are enough. Without matplotlib the report has no charts; without jinja2 there is
-no report, but the audit's page and all figures as JSON.
+no report, but the pages to audit and to explore the rows, and all figures as JSON.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.compose import make_column_transformer
-from sklearn.manifold import TSNE
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -33,6 +32,8 @@ from varjepa.audit.run import audit
 from varjepa.demo.sim import SimSettings, draw_sim
 from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
+from varjepa.estimators.summary import model_html
+from varjepa.explore import explore
 from varjepa.files import write_json
 from varjepa.metrics.ambiguity import auroc_of_ambiguous, spearman
 from varjepa.metrics.fidelity import fidelity, shuffle_columns
@@ -40,13 +41,9 @@ from varjepa.metrics.imputation import imputation_errors, remove_cells
 from varjepa.metrics.selective import COVERAGES, accuracy_at, risk_coverage
 from varjepa.models.inference import QUESTIONS, LatentKind, Question, default_aggregate
 from varjepa.report.page import (
-    EmbeddingMap,
     Headline,
     ReportPage,
     RiskCoverage,
-    TrainingCurve,
-    UncertainCell,
-    UncertainRow,
     write_page,
 )
 from varjepa.report.tables import Table, to_terminal
@@ -56,7 +53,7 @@ MISSING_SHARE = 0.05
 """Share of the test cells that are removed and imputed."""
 
 SHOWN = "nll balanced"
-"""The uncertainty that the map and the list of rows show: how unlikely a row's values are given its
+"""The uncertainty of the headlines: how unlikely a row's values are given its
 other columns, numbers and categories in equal parts. SIM's ambiguity changes a few numbers and
 categories of a row, and leaves its clearest trace there."""
 
@@ -141,6 +138,10 @@ def run_demo(folder: Path, size: DemoSize, say: Callable[[Any], None]) -> Path:
         say("")
         say(to_terminal(result))
 
+    shown = test_table.append_column("class", pa.array([f"class {c}" for c in sim.label[test]]))
+    shown = shown.append_column("ambiguity", pa.array(sim.ambiguity[test]))
+    explore(model, shown, folder / "explore.html", title="varjepa demo: the test rows")
+    say(f"the test rows on a map: {folder / 'explore.html'}")
     seconds, environment = time.perf_counter() - start, describe_environment()
     at_half = accuracy_at(is_right, scores[SHOWN], 0.5)
     correlation = spearman(scores[SHOWN], sim.ambiguity[test])
@@ -157,14 +158,12 @@ def run_demo(folder: Path, size: DemoSize, say: Callable[[Any], None]) -> Path:
             Headline("whole demo", f"{seconds:.0f} s", "fit, evaluate, impute, sample, report"),
         ],
         tables=tables,
-        uncertain_rows=most_uncertain(model, table, test, scores[SHOWN]),
+        model=model_html(model),
         footer={name: str(value) for name, value in environment.items()},
     )
     if has_charts:
         page = replace(
             page,
-            curve=training_curve(model),
-            map=embedding_map(model, test_table, sim.label[test], scores[SHOWN]),
             risk_coverage=risk_coverage_curves(is_right, scores),
         )
     if has_report:
@@ -303,25 +302,6 @@ def _row(name: str, *values: float) -> list[str]:
 # --- what the page shows
 
 
-def training_curve(model: VarTJEPA) -> TrainingCurve:
-    """Loss terms per epoch, and the validation score where there is one."""
-    names = ["loss", "rec", "gen", "kl_sx", "kl_z", "kl_sy", "prediction", model.selected_by_]
-    return TrainingCurve(
-        epochs=[record["epoch"] for record in model.history_],
-        series={name: [record.get(name) for record in model.history_] for name in names},
-    )
-
-
-def embedding_map(
-    model: VarTJEPA, table: pa.Table, label: Rows, score: NDArray[np.float32]
-) -> EmbeddingMap:
-    """t-SNE of the flattened posterior means."""
-    embedded = StandardScaler().fit_transform(model.transform(table))
-    layout = TSNE(random_state=0, init="pca", perplexity=min(30.0, len(label) / 4))
-    x, y = layout.fit_transform(embedded).T.astype(float)
-    return EmbeddingMap(x, y, [f"class {c}" for c in label], score.astype(float))
-
-
 def risk_coverage_curves(is_right: NDArray[np.bool_], scores: ScoresByName) -> RiskCoverage:
     """Risk–coverage curves of every uncertainty between random and oracle."""
     errors = ~is_right
@@ -329,35 +309,3 @@ def risk_coverage_curves(is_right: NDArray[np.bool_], scores: ScoresByName) -> R
     named = {SHOWN: scores[SHOWN], **scores, **references}  # the first is the one to look at
     curves = {name: risk_coverage(errors, score) for name, score in named.items()}
     return RiskCoverage(curves[SHOWN].coverage, {name: c.risk for name, c in curves.items()})
-
-
-def most_uncertain(
-    model: VarTJEPA,
-    table: pa.Table,
-    test: Rows,
-    score: NDArray[np.float32],
-    rows: int = 8,
-    cells: int = 6,
-) -> list[UncertainRow]:
-    """The most uncertain rows, each with the cells that make it so.
-
-    Columns differ in how predictable they are. So a cell counts by how far it is above its column's
-    median, in units of the column's median absolute deviation.
-    """
-    per_cell = model.cell_uncertainty(table.take(test), "nll", splits=SPLITS)
-    names = per_cell.column_names
-    values = np.column_stack([per_cell[name].to_numpy() for name in names])
-    middle = np.median(values, axis=0)
-    excess = (values - middle) / (np.median(np.abs(values - middle), axis=0) + 1e-12)
-
-    def cell(i: int, j: int) -> UncertainCell:
-        value = table[names[j]][int(test[i])].as_py()
-        text = f"{value:.3g}" if isinstance(value, float) else str(value)
-        return UncertainCell(names[j], text, float(excess[i, j]))
-
-    return [
-        UncertainRow(
-            int(test[i]), float(score[i]), [cell(i, j) for j in np.argsort(-excess[i])[:cells]]
-        )
-        for i in np.argsort(-score)[:rows]
-    ]

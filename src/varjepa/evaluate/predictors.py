@@ -38,8 +38,6 @@ EPOCHS, BATCH, PATIENCE = 50, 128, 16
 
 
 class Predictor(NamedTuple):
-    """One entry of the registry."""
-
     build: Callable[[Task, Array, int], list[Any]]
     """(task, training targets, seed) → unfitted estimators"""
     is_random: bool = True
@@ -50,6 +48,11 @@ class Predictor(NamedTuple):
 def filled(model: Any) -> Any:
     """For estimators that do not take NaN."""
     return make_pipeline(SimpleImputer(strategy="constant", fill_value=0.0), model)
+
+
+def estimator_for(task: Task, module: Any, name: str) -> Any:
+    """E.g. XGBClassifier or XGBRegressor."""
+    return getattr(module, f"{name}{'Classifier' if task == 'classification' else 'Regressor'}")
 
 
 def linear(task: Task, y: Array, seed: int) -> list[Any]:
@@ -72,8 +75,7 @@ def perceptron(task: Task, y: Array, seed: int) -> list[Any]:
     rows, counts = len(y), np.unique(y, return_counts=True)[1]
     batch, epochs, patience = longer_schedule(rows, MIN_STEPS, BATCH, EPOCHS, PATIENCE)
     is_class = task == "classification"
-    build = neural_network.MLPClassifier if is_class else neural_network.MLPRegressor
-    model = build(
+    model = estimator_for(task, neural_network, "MLP")(
         hidden_layer_sizes=(128, 128),
         batch_size=min(batch, rows),
         max_iter=epochs,
@@ -85,20 +87,17 @@ def perceptron(task: Task, y: Array, seed: int) -> list[Any]:
 
 
 def boosted_trees(task: Task, y: Array, seed: int) -> list[Any]:
-    name = "Classifier" if task == "classification" else "Regressor"
-    build = getattr(ensemble, f"HistGradientBoosting{name}")
+    build = estimator_for(task, ensemble, "HistGradientBoosting")
     return [build(max_iter=100, early_stopping=False, random_state=seed)]
 
 
 def forest(task: Task, y: Array, seed: int) -> list[Any]:
-    name = "Classifier" if task == "classification" else "Regressor"
-    build = getattr(ensemble, f"RandomForest{name}")
+    build = estimator_for(task, ensemble, "RandomForest")
     return [filled(build(n_estimators=200, n_jobs=-1, random_state=seed))]
 
 
 def xgboost(task: Task, y: Array, seed: int) -> list[Any]:
-    name = "Classifier" if task == "classification" else "Regressor"
-    build = getattr(require("xgboost"), f"XGB{name}")
+    build = estimator_for(task, require("xgboost"), "XGB")
     return [build(n_estimators=100, max_depth=6, learning_rate=0.1, random_state=seed)]
 
 
@@ -129,8 +128,6 @@ def require(predictor: str) -> Any:
 
 
 class Fitted(NamedTuple):
-    """A trained predictor."""
-
     model: Any
     classes: Index | None
     """class numbers of the columns of a prediction; None for numbers"""

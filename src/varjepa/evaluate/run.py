@@ -14,8 +14,9 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from varjepa.environment import describe_environment, pick_device
 from varjepa.errors import InputError
 from varjepa.estimators import TJEPA, VarTJEPA
+from varjepa.estimators.summary import model_html
 from varjepa.evaluate import scores
 from varjepa.evaluate.predictors import (
     PREDICTORS,
@@ -37,7 +39,7 @@ from varjepa.evaluate.predictors import (
     fit_predictor,
     require,
 )
-from varjepa.evaluate.scores import Cell, Floats
+from varjepa.evaluate.scores import Cell, Floats, Row
 from varjepa.evaluate.splits import (
     Index,
     Split,
@@ -48,15 +50,15 @@ from varjepa.evaluate.splits import (
     read_target,
     split_rows,
 )
-from varjepa.files import make_folder, write_bytes, write_json
+from varjepa.files import make_folder, read_json, study_folder, write_bytes, write_json
 from varjepa.models.inference import LATENT_KINDS
-from varjepa.report.store import Job, ResultStore, Row, run_jobs, study_folder
 from varjepa.settings import PointTraining, Training
 from varjepa.tables import EncodedTable, Kind, TableCodec, infer_schema
 from varjepa.tables.messages import quoted
 from varjepa.version import __version__
 
 Say = Callable[[str], None]
+Estimator = TypeVar("Estimator", TJEPA, VarTJEPA)
 
 REPRESENTATIONS = {
     "raw": "raw",
@@ -132,8 +134,6 @@ def _ordered(option: str, chosen: Collection[str], known: Collection[str]) -> tu
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
-    """All results."""
-
     settings: EvaluateSettings
     target: Target
     split: Split
@@ -143,7 +143,7 @@ class Evaluation:
     curves: tuple[Floats, dict[str, Floats]]
     """coverages, and the risk of the shown cell at each, by uncertainty"""
     models: dict[str, Row]
-    """how T-JEPA and Var-T-JEPA were fitted, with the history"""
+    """how T-JEPA and Var-T-JEPA were fitted, with what a page shows of them"""
     results: dict[str, Any]
     """what ``evaluate.json`` holds"""
 
@@ -199,7 +199,7 @@ def run_evaluation(
             "rows": {part: len(getattr(split, part)) for part in ("train", "validation", "test")},
             "constant_guess": scores.constant_guess(target, split),
             "models": {
-                name: {k: v for k, v in record.items() if k not in ("history", "settings")}
+                name: {k: v for k, v in record.items() if k != "html"}
                 for name, record in models.items()
             },
             **scores.score_cells(cells, latent, target, split),
@@ -223,8 +223,8 @@ def run_evaluation(
 class FinishedParts:
     """A folder of models and predictions, from which an interrupted evaluation continues.
 
-    Rows of ``models.json`` and ``cells.json`` say what is finished and from which inputs. Rows of
-    other inputs are refused; more representations, predictors or runs continue from what is there.
+    ``inputs.json`` says what they were computed from; other inputs are refused. More
+    representations, predictors or runs continue from what is there.
     """
 
     def __init__(self, folder: Path, table: pa.Table, settings: EvaluateSettings) -> None:
@@ -237,23 +237,33 @@ class FinishedParts:
         inputs = {
             "table": hashlib.sha256(sink.getvalue()).hexdigest(),
             **{name: getattr(settings, name) for name in names},
-            "kinds": [list(pair) for pair in settings.kinds],
-            "estimators": {
-                estimator.__name__: {k: repr(v) for k, v in estimator().get_params().items()}
+            "kinds": dict(settings.kinds),
+            **{
+                f"{estimator.__name__}.{name}": repr(value)
                 for estimator in (TJEPA, VarTJEPA)
+                for name, value in estimator().get_params().items()
             },
             "version": __version__,
         }
-        self.models = ResultStore(folder / "models.json", ("model",), lambda row: inputs)
-        key = ("representation", "predictor", "seed")
-        self.cells = ResultStore(folder / "cells.json", key, lambda row: inputs)
+        path = folder / "inputs.json"
+        if not any(folder.glob("[!.]*")):
+            write_json(path, inputs)
+        theirs = read_json(path) if path.exists() else None
+        for name, ours in inputs.items():
+            there = theirs.get(name) if isinstance(theirs, dict) else None
+            if there != ours:
+                raise InputError(
+                    f"{folder} holds results of other settings ({name} {there} there, {ours} "
+                    "here); choose another folder"
+                )
 
-    def write(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-        content = save({k: np.ascontiguousarray(v) for k, v in arrays.items()})
-        write_bytes(self.folder / f"{name}.safetensors", content)
-
-    def read(self, name: str) -> dict[str, NDArray[Any]]:
+    def arrays(
+        self, name: str, compute: Callable[[], Mapping[str, NDArray[Any]]]
+    ) -> dict[str, NDArray[Any]]:
+        """The arrays of this name, computed where that has not been done."""
         path = self.folder / f"{name}.safetensors"
+        if not path.exists():
+            write_bytes(path, save({k: np.ascontiguousarray(v) for k, v in compute().items()}))
         try:
             return load(path.read_bytes())
         except (SafetensorError, OSError) as error:
@@ -327,7 +337,7 @@ class Comparison:
         self.labelled = features.take(target.known) if target.missing else features
         self.fit_rows = features if settings.transductive else self.labelled.take(split.train)
         self.models: dict[str, Row] = {}
-        """how T-JEPA and Var-T-JEPA were fitted, with the history"""
+        """how T-JEPA and Var-T-JEPA were fitted, with what a page shows of them"""
         self.latent: dict[str, Floats] = {}
         """latent uncertainties of the labelled rows"""
 
@@ -340,109 +350,90 @@ class Comparison:
             raw, components = encode_columns(codec.encode(self.fit_rows), encoded)
             blocks = {"raw": Blocks((raw,)), "pca": Blocks((components,))}
             if "t_jepa" in wanted:
-                blocks["t_jepa"] = Blocks((self.embed(TJEPA),))
+                blocks["t_jepa"] = Blocks((self.embed(self.fitted(TJEPA)),))
             if set(NEED_VAR_T_JEPA) & set(wanted):
-                embedding = self.embed(VarTJEPA)
+                model = self.fitted(VarTJEPA)
+                embedding = self.embed(model)
                 blocks["var_t_jepa"] = Blocks((embedding,))
                 blocks["raw+var_t_jepa"] = Blocks((raw, embedding))
-                arrays = self.parts.read("uncertainties")
-                self.latent = {kind: arrays[kind].astype(np.float64) for kind in LATENT_KINDS}
+                latent = self.parts.arrays("uncertainties", lambda: self.uncertainties(model))
+                self.latent = {kind: latent[kind].astype(np.float64) for kind in LATENT_KINDS}
         return {name: blocks[name] for name in wanted}
 
-    def embed(self, estimator: type[TJEPA | VarTJEPA]) -> NDArray[np.float32]:
-        """Standardised embeddings, of a model that is fitted where there is none.  # (n, D · d)"""
-        name = estimator.__name__
-        if not self.parts.models.has(model=name):
-            self.fit_model(estimator)
-        (record,) = (row for row in self.parts.models.rows if row["model"] == name)
-        self.models[name] = record
+    def fitted(self, kind: type[Estimator]) -> Estimator:
+        """The model, fitted and saved where that has not been done; its record is written last."""
+        settings, name = self.settings, kind.__name__
+        folder, path = self.parts.folder / name, self.parts.folder / f"{name}.json"
+        if not path.exists():
+            training = PointTraining if kind is TJEPA else Training
+            model = kind(
+                training=training(epochs="auto" if settings.epochs is None else settings.epochs),
+                column_kinds=dict(settings.kinds) or None,
+                device=settings.device,
+                random_state=settings.seed,
+                verbose=int(self.verbose),
+            )
+            start = time.perf_counter()
+            has_labels = settings.labels_pick_checkpoint
+            model.fit(self.fit_rows, self.target.values[self.split.train] if has_labels else None)
+            seconds = time.perf_counter() - start
+            model.save(folder)
+            record = {
+                "seconds": seconds,
+                "epochs": len(model.history_),
+                "best_epoch": model.best_epoch_,
+                "selected_by": model.selected_by_,
+                "active_units": model.collapse_.active_units,
+                "d": model.embed(self.labelled.slice(0, 1)).mean.shape[-1],
+                "html": model_html(model),
+            }
+            write_json(path, record)
+        record = self.models[name] = read_json(path)
         self.say(f"{name}: {record['epochs']} epochs in {record['seconds']:.0f} s")
-        model = estimator.load(self.parts.folder / name).set_params(device=self.settings.device)
+        return kind.load(folder).set_params(device=settings.device)
+
+    def embed(self, model: TJEPA | VarTJEPA) -> NDArray[np.float32]:
+        """Standardised embeddings.  # (n, D · d)"""
         flat = model.embed(self.labelled).mean.reshape(self.labelled.num_rows, -1)
-        scaler = StandardScaler().fit(flat[self.split.train])
-        scaled: NDArray[np.float32] = scaler.transform(flat)
+        scaled: NDArray[np.float32] = StandardScaler().fit(flat[self.split.train]).transform(flat)
         return scaled
 
-    def fit_model(self, estimator: type[TJEPA | VarTJEPA]) -> None:
-        """Fit and save, with the uncertainties of all rows; the row that says so comes last."""
-        settings, parts = self.settings, self.parts
-        training = PointTraining if estimator is TJEPA else Training
-        model = estimator(
-            training=training(epochs="auto" if settings.epochs is None else settings.epochs),
-            column_kinds=dict(settings.kinds) or None,
-            device=settings.device,
-            random_state=settings.seed,
-            verbose=int(self.verbose),
-        )
-        start = time.perf_counter()
-        has_labels = settings.labels_pick_checkpoint
-        model.fit(self.fit_rows, self.target.values[self.split.train] if has_labels else None)
-        seconds = time.perf_counter() - start
-        model.save(parts.folder / estimator.__name__)
-        if isinstance(model, VarTJEPA):
-            latent = model.uncertainties(self.labelled)  # one of every kind, e.g. "nll mean"
-            parts.write("uncertainties", {name.split()[0]: u for name, u in latent.items()})
-        row = {
-            "model": estimator.__name__,
-            "seconds": seconds,
-            "epochs": len(model.history_),
-            "best_epoch": model.best_epoch_,
-            "selected_by": model.selected_by_,
-            "active_units": model.collapse_.active_units,
-            "d": model.embed(self.labelled.slice(0, 1)).mean.shape[-1],
-            "history": model.history_,
-        }
-        parts.models.add([row])
+    def uncertainties(self, model: VarTJEPA) -> dict[str, NDArray[np.float32]]:
+        """One of every kind, e.g. "nll mean", by its kind."""
+        return {name.split()[0]: u for name, u in model.uncertainties(self.labelled).items()}
 
     def predict(self, inputs: Mapping[str, Blocks]) -> list[Cell]:
         """Train every predictor on every representation where it has not been done."""
-        seeds = [self.settings.seed + run for run in range(self.settings.runs)]
-        labels = hide_test_labels(self.target, self.split)
-        jobs = [
-            Job(
-                {"representation": representation, "predictor": predictor},
-                seeds if PREDICTORS[predictor].is_random else seeds[:1],
-            )
-            for representation in inputs
+        return [
+            self.train(name, predictor, blocks)
+            for name, blocks in inputs.items()
             for predictor in self.settings.predictors
         ]
 
-        def compute(job: Job, seeds: list[int]) -> list[Row]:
-            blocks, predictor = inputs[job.about["representation"]], job.about["predictor"]
-            train, validation = (
-                (blocks.rows(rows), labels[rows])
-                for rows in (self.split.train, self.split.validation)
-            )
-            rows = []
-            for seed in seeds:
-                start = time.perf_counter()
-                fitted = fit_predictor(predictor, self.target.task, train, validation, seed)
-                arrays = {
-                    "validation": fitted.predict(validation[0]),
-                    "test": fitted.predict(blocks.rows(self.split.test)),
-                }
-                if fitted.classes is not None:
-                    arrays["classes"] = fitted.classes
-                self.parts.write(_part_name(job, seed), arrays)
-                rows.append({"seed": seed, "seconds": time.perf_counter() - start})
-            seconds = sum(row["seconds"] for row in rows)
-            name = REPRESENTATIONS[job.about["representation"]]
-            self.say(f"{name}, {predictor}: {seconds:.0f} s")
-            return rows
+    def train(self, representation: str, predictor: str, blocks: Blocks) -> Cell:
+        """A training for every run; without randomness one stands for all."""
+        runs, labels = self.settings.runs, hide_test_labels(self.target, self.split)
+        train, validation, test = (
+            (blocks.rows(rows), labels[rows])
+            for rows in (self.split.train, self.split.validation, self.split.test)
+        )
 
-        run_jobs(self.parts.cells, jobs, compute)
-        return [self.read_cell(job) for job in jobs]
+        def compute(seed: int) -> dict[str, NDArray[Any]]:
+            start = time.perf_counter()
+            fitted = fit_predictor(predictor, self.target.task, train, validation, seed)
+            arrays = {"validation": fitted.predict(validation[0]), "test": fitted.predict(test[0])}
+            if fitted.classes is not None:
+                arrays["classes"] = fitted.classes
+            return arrays | {"seconds": np.array([time.perf_counter() - start])}
 
-    def read_cell(self, job: Job) -> Cell:
-        """The predictions; a predictor without randomness has one training for all runs."""
-        arrays = [self.parts.read(_part_name(job, seed)) for seed in job.seeds]
-        arrays *= self.settings.runs // len(arrays)
-        validation, test = (np.stack([a[part] for a in arrays]) for part in ("validation", "test"))
-        mine = [row for row in self.parts.cells.rows if job.about.items() <= row.items()]
-        seconds = sum(row["seconds"] for row in mine if row["seed"] in job.seeds)
-        place = (job.about["representation"], job.about["predictor"])
-        return Cell(*place, validation, test, arrays[0].get("classes"), seconds)
-
-
-def _part_name(job: Job, seed: int) -> str:
-    return f"{job.about['representation']}-{job.about['predictor']}-{seed}"
+        trained = [
+            self.parts.arrays(f"{representation}-{predictor}-{seed}", partial(compute, seed))
+            for seed in range(self.settings.seed, self.settings.seed + runs)
+            if seed == self.settings.seed or PREDICTORS[predictor].is_random
+        ]
+        seconds = sum(float(part["seconds"][0]) for part in trained)
+        self.say(f"{REPRESENTATIONS[representation]}, {predictor}: {seconds:.0f} s")
+        trained *= runs // len(trained)
+        on_validation, on_test = (np.stack([p[n] for p in trained]) for n in ("validation", "test"))
+        classes = trained[0].get("classes")
+        return Cell(representation, predictor, on_validation, on_test, classes, seconds)

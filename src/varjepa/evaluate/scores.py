@@ -23,7 +23,6 @@ from varjepa.metrics.selective import (
     kept_weights,
     risk_coverage,
 )
-from varjepa.report.store import Row
 
 CONFIDENCE = "confidence"
 """1 − the classifier's largest probability"""
@@ -37,6 +36,7 @@ REPEATS = 10
 CURVE_POINTS = 400
 """points of a drawn risk–coverage curve, at most"""
 
+Row = dict[str, Any]
 Floats = NDArray[np.float64]
 Latent = Mapping[str, Floats]
 """latent uncertainties by name, of all rows; larger is less certain"""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import SupportsFloat
 
 import numpy as np
 
 from varjepa.evaluate.run import REPRESENTATIONS, Evaluation
-from varjepa.evaluate.scores import COMBINED, CONFIDENCE, DISAGREEMENT, REPEATS, Cell
+from varjepa.evaluate.scores import COMBINED, CONFIDENCE, DISAGREEMENT, REPEATS, Cell, Row
 from varjepa.metrics.selective import COVERAGES
-from varjepa.report.page import Headline, LineChart, ReportPage, RiskCoverage, TrainingCurve
-from varjepa.report.store import Row
+from varjepa.report.page import Headline, ReportPage, RiskCoverage
 from varjepa.report.tables import Table
 
 CLASS_METRICS = {"accuracy": "Accuracy", "f1_macro": "Macro F1", "f1_weighted": "Weighted F1"}
@@ -137,7 +136,6 @@ class EvaluationTables:
         return Table(f"Selective {title}", columns, rows, note if is_main else "")
 
     def low_labels(self) -> Table:
-        """Few labels, everything else as before."""
         points = {(p["representation"], p["labels"]): p for p in self.results["low_labels"]}
         names = list(dict.fromkeys(name for name, _ in points))
         rows = []
@@ -168,7 +166,6 @@ class EvaluationTables:
         return Table("Thresholds", ["uncertainty", *shares], rows, note)
 
     def cost(self) -> Table:
-        """Where the time went."""
         rows = [
             [
                 name,
@@ -253,33 +250,7 @@ def build_page(e: Evaluation) -> ReportPage:
         f"{fitted_on}.",
         headlines=tables.headlines(),
         tables=tables.build(),
-        charts=low_label_charts(e.results["low_labels"], TITLES[tables.metrics[0]]),
-        curve=training_curve(e.models["VarTJEPA"]) if "VarTJEPA" in e.models else None,
+        model=e.models.get("VarTJEPA", {}).get("html", ""),
         risk_coverage=RiskCoverage(coverages, {name: risks[name] for name in order}),
         footer={name: str(value) for name, value in footer.items()},
     )
-
-
-def low_label_charts(points: Sequence[Row], metric: str) -> list[LineChart]:
-    """The table of few labels as lines; none where there is no table."""
-    series: dict[str, list[tuple[float, float]]] = {}
-    for point in points:  # by representation, sizes ascending
-        name = REPRESENTATIONS[point["representation"]]
-        series.setdefault(name, []).append((point["mean"], point["standard_error"]))
-    chart = LineChart(
-        title="Few labels, drawn",
-        x=sorted({point["labels"] for point in points}),
-        x_label="labelled rows",
-        y_label=metric,
-        series=series,
-        note="The table of few labels; bars are standard errors over choices of the labelled rows.",
-    )
-    return [chart] if points else []
-
-
-def training_curve(record: Row) -> TrainingCurve:
-    """Var-T-JEPA's loss and its terms."""
-    history = record["history"]
-    names = ["loss", "rec", "gen", "kl_sx", "kl_z", "kl_sy", record["selected_by"]]
-    series = {name: [row.get(name) for row in history] for name in names}
-    return TrainingCurve([row["epoch"] for row in history], series)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -21,8 +20,7 @@ from scipy.integrate import trapezoid
 
 from varjepa.errors import InputError
 from varjepa.files import make_folder, write_text
-from varjepa.report import charts
-from varjepa.report.charts import class_marks, curve_strokes
+from varjepa.report.charts import curve_strokes, draw_risk_coverage
 from varjepa.report.tables import SIGNS, Table
 
 Floats = NDArray[np.float64]
@@ -37,34 +35,6 @@ class Headline:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class TrainingCurve:
-    """How the loss and its terms went, a panel each."""
-
-    epochs: Sequence[int]
-    series: Mapping[str, Sequence[float | None]]
-    """by name, a value per epoch; None: not measured there (the line runs on), NaN or infinite:
-    diverged (the line breaks)"""
-
-    def __post_init__(self) -> None:
-        _check_lengths("epochs", len(self.epochs), series=self.series)
-
-
-@dataclass(frozen=True, eq=False)
-class EmbeddingMap:
-    """Every row's embedding, brought to two dimensions."""
-
-    x: Floats  # (N,)
-    y: Floats  # (N,)
-    classes: Sequence[str] | None
-    """N names, or None where there is no target"""
-    uncertainty: Floats  # (N,)
-
-    def __post_init__(self) -> None:
-        named = {} if self.classes is None else {"classes": self.classes}
-        _check_lengths("x", len(self.x), {"y": self.y, "uncertainty": self.uncertainty, **named})
-
-
 @dataclass(frozen=True, eq=False)
 class RiskCoverage:
     """Risk among the rows kept when the most uncertain are left out."""
@@ -75,44 +45,11 @@ class RiskCoverage:
     drawn as grey references"""
 
     def __post_init__(self) -> None:
-        _check_lengths("coverage", len(self.coverage), risk=self.risk)
-
-
-@dataclass(frozen=True)
-class UncertainCell:
-    """One value of an uncertain row; uncertainties are comparable between the cells of a page."""
-
-    column: str
-    value: str
-    uncertainty: float
-
-
-@dataclass(frozen=True)
-class UncertainRow:
-    """A row that the model is unsure of, and why: its cells, the most uncertain first."""
-
-    row: int
-    """its place in the table, counted from 0"""
-    uncertainty: float
-    cells: Sequence[UncertainCell]
-
-
-@dataclass(frozen=True, eq=False)
-class LineChart:
-    """Means with error bars over a few places of a log axis, a line each."""
-
-    title: str
-    x: Sequence[float]
-    """places, positive; each is a tick"""
-    x_label: str
-    y_label: str
-    """our own words, as ``x_label``, since matplotlib writes them"""
-    series: Mapping[str, Sequence[tuple[float, float]]]
-    """by name, a (mean, error) for each place"""
-    note: str = ""
-
-    def __post_init__(self) -> None:
-        _check_lengths("places", len(self.x), line=self.series)
+        for name, risk in self.risk.items():
+            if len(risk) != len(self.coverage):
+                raise ValueError(
+                    f"risk {name}: {len(risk)} values, but {len(self.coverage)} coverage"
+                )
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,43 +60,15 @@ class ReportPage:
     subtitle: str = ""
     headlines: Sequence[Headline] = ()
     tables: Sequence[Table] = ()
-    charts: Sequence[LineChart] = ()
-    curve: TrainingCurve | None = None
-    map: EmbeddingMap | None = None
+    model: str = ""
+    """HTML of a fitted model, as :func:`varjepa.estimators.summary.model_html` writes it"""
     risk_coverage: RiskCoverage | None = None
-    uncertain_rows: Sequence[UncertainRow] = ()
-    """rows to look at, the most uncertain first"""
     footer: Mapping[str, str] = field(default_factory=dict)
     """environment: versions, seed, seconds"""
 
 
-def _check_lengths(
-    what: str, expected: int, lists: Mapping[str, Sized] | None = None, **named: Mapping[str, Sized]
-) -> None:
-    """Lists by their names, or by kind and name, must be of one length."""
-    every = {**(lists or {})}
-    every |= {f"{kind} {name}": v for kind, some in named.items() for name, v in some.items()}
-    for name, values in every.items():
-        if len(values) != expected:
-            raise ValueError(f"{name}: {len(values)} values, but {expected} {what}")
-
-
-MAP_POINTS = 3000
-"""points drawn per map at most: enough to see shapes, few enough for a page under 1 MB"""
-
 _LONGEST_NAME, _LONGEST_TITLE = 40, 1000
 _COVERAGES = (0.5, 0.8, 0.9, 1.0)
-
-_TERMS = {
-    "loss": "the whole objective",
-    "prediction": "−log p(y | s_y) at the predicted s_y",
-    "held-out cells": "log p of held-out cells given the others",
-    "rec": "−log p(x | s_x), reconstruction",
-    "gen": "−log p(y | s_y), generation",
-    "kl_sx": "KL(q(s_x | x) ‖ N(0, I))",
-    "kl_z": "KL(q(z | s_x) ‖ N(0, I))",
-    "kl_sy": "KL(q(s_y | s_x, z, y) ‖ p(s_y | s_x, z))",
-}
 
 
 def write_page(page: ReportPage, path: Path) -> None:
@@ -178,20 +87,13 @@ def write_report(text: str, path: Path) -> None:
 
 def render_page(page: ReportPage) -> str:
     """The whole page as HTML; the same input gives the same text."""
-    rows = page.uncertain_rows
-    # one scale for the cells of all rows, so that bars can be compared down the page
-    cells = iter(_shares([cell.uncertainty for row in rows for cell in row.cells]))
     return render_template(
         "page.html.j2",
         page=page,
         tables=[table for table in page.tables if table.rows],
         signs=SIGNS,
-        charts=[_chart_view(chart, i) for i, chart in enumerate(page.charts) if chart.series],
-        curve=_curve_view(page.curve),
-        map=_map_view(page.map),
+        model=trusted(page.model),
         risk=_risk_view(page.risk_coverage),
-        row_shares=_shares([row.uncertainty for row in rows]),
-        cell_shares=[[next(cells) for _ in row.cells] for row in rows],
     )
 
 
@@ -220,123 +122,21 @@ def render_template(name: str, package: str = "varjepa.report", **values: Any) -
     return environment.get_template(name).render(**values)
 
 
-def _chart_view(chart: LineChart, number: int) -> dict[str, Any]:
-    strokes = curve_strokes(list(chart.series))
-    lines = [np.asarray(values, dtype=float).reshape(-1, 2).T for values in chart.series.values()]
-    svg = charts.draw_lines(
-        np.asarray(chart.x, dtype=float),
-        [(heights, errors) for heights, errors in lines],
-        strokes,
-        (chart.x_label, chart.y_label),
-        key=f"chart{number}",
-        label=f"{chart.y_label} over {chart.x_label}: "
-        + ", ".join(shorten(name) for name in chart.series),
-    )
-    legend = list(zip(chart.series, strokes, strict=True))
-    return {"title": chart.title, "note": chart.note, "legend": legend, "svg": trusted(svg)}
-
-
-def _curve_view(curve: TrainingCurve | None) -> dict[str, Any] | None:
-    """A panel per series that was measured at least once."""
-    panels = []
-    for number, (name, series) in enumerate(curve.series.items() if curve else ()):
-        assert curve is not None
-        measured = [(e, v) for e, v in zip(curve.epochs, series, strict=True) if v is not None]
-        values = _finite_or_nan([v for _, v in measured])
-        present = values[np.isfinite(values)]
-        if not len(present):
-            continue
-        # the first epochs would flatten everything after them
-        log = bool(present.min() > 0 and present.max() > 50 * present.min())
-        svg = charts.draw_series(
-            np.array([e for e, _ in measured], dtype=float),
-            values,
-            key=f"curve{number}",
-            label=f"{shorten(name)} over {len(measured)} epochs, at the end {_number(values[-1])}",
-            log=log,
-        )
-        panels.append(
-            {"name": name, "about": _TERMS.get(name, ""), "last": values[-1], "log": log}
-            | {"svg": trusted(svg)}
-        )
-    names = [panel["name"] for panel in panels]
-    return {"panels": panels, "names": names} if panels else None
-
-
-def _map_view(points: EmbeddingMap | None) -> dict[str, Any] | None:
-    """Both maps and their legends; rows without a finite place are counted and left out."""
-    if points is None:
-        return None
-    x, y, uncertainty = (np.asarray(a, float) for a in (points.x, points.y, points.uncertainty))
-    placed = np.flatnonzero(np.isfinite(x) & np.isfinite(y) & np.isfinite(uncertainty))
-    if not len(placed):
-        return None
-    shown = placed[charts.choose_points(len(placed), MAP_POINTS)]
-    limits = charts.uncertainty_range(uncertainty[placed])
-    svg = charts.draw_uncertainty(
-        x[shown],
-        y[shown],
-        uncertainty[shown],
-        limits,
-        key="map-uncertainty",
-        label=f"Map of {len(shown)} rows, coloured by uncertainty",
-    )
-    return {
-        "rows": len(placed),
-        "shown": len(shown),
-        "left_out": len(x) - len(placed),
-        "by_uncertainty": trusted(svg),
-        "low": limits[0],
-        "high": limits[1],
-        "gradient": charts.uncertainty_gradient(),
-        "by_class": _class_view(x, y, points.classes, placed, shown),
-    }
-
-
-def _class_view(
-    x: Floats,
-    y: Floats,
-    classes: Sequence[str] | None,
-    placed: NDArray[np.intp],
-    shown: NDArray[np.intp],
-) -> dict[str, Any] | None:
-    """The map by class with its legend; beyond eight classes the rarer ones share a grey."""
-    if classes is None:
-        return None
-    counts = Counter(classes[i] for i in placed)
-    ranked = sorted(counts, key=lambda name: (-counts[name], name))
-    named = ranked if len(ranked) <= 8 else ranked[:7]
-    rest = ranked[len(named) :]
-    marks = class_marks(len(named) + bool(rest), has_rest=bool(rest))
-    group = {name: i for i, name in enumerate(named)}
-    svg = charts.draw_classes(
-        x[shown],
-        y[shown],
-        np.array([group.get(classes[i], len(named)) for i in shown], dtype=np.intp),
-        marks,
-        key="map-class",
-        label=f"Map of {len(shown)} rows, coloured by class",
-    )
-    keys = [{"name": name, "rows": counts[name]} for name in named]
-    if rest:
-        keys.append({"name": f"{len(rest)} other classes", "rows": sum(counts[n] for n in rest)})
-    return {"svg": trusted(svg), "keys": list(zip(keys, marks, strict=True))}
-
-
 def _risk_view(given: RiskCoverage | None) -> dict[str, Any] | None:
     """The curves, and their risk at a few coverages: the table is the legend."""
     if given is None or not given.risk or not len(given.coverage):
         return None
     order = np.argsort(given.coverage, kind="stable")
     coverage = np.asarray(given.coverage, float)[order]
-    risks = {name: _finite_or_nan(risk)[order] for name, risk in given.risk.items()}
+    risks = {
+        name: np.where(np.isfinite(risk), risk, np.nan)[order] for name, risk in given.risk.items()
+    }
     strokes = curve_strokes(list(risks))
-    svg = charts.draw_risk_coverage(
+    svg = draw_risk_coverage(
         coverage,
         list(risks.values()),
         strokes,
-        key="risk",
-        label="Risk among the rows kept, against the share of rows kept: "
+        "Risk among the rows kept, against the share of rows kept: "
         + ", ".join(shorten(name) for name in risks),
     )
     width = coverage[-1] - coverage[0]
@@ -352,22 +152,6 @@ def _risk_view(given: RiskCoverage | None) -> dict[str, Any] | None:
     ]
     names = {name.lower() for name in risks}
     return {"svg": trusted(svg), "coverages": inside, "curves": curves, "names": names}
-
-
-def _finite_or_nan(values: Any) -> Floats:
-    numbers = np.array(values, dtype=float)
-    numbers[~np.isfinite(numbers)] = np.nan
-    return numbers
-
-
-def _shares(values: Sequence[float]) -> list[float]:
-    """Lengths of bars in percent, the largest value 100; from 0, or from the least if negative."""
-    present = [v for v in values if math.isfinite(v)]
-    low, high = min([0.0, *present]), max([0.0, *present])
-    return [
-        round(100 * (v - low) / (high - low), 1) if math.isfinite(v) and high > low else 0.0
-        for v in values
-    ]
 
 
 def _number(value: float) -> str:
@@ -396,7 +180,7 @@ def shorten(text: Any, longest: int = _LONGEST_NAME) -> str:
 
 
 def trusted(svg: str) -> Any:
-    """An element our own serialiser wrote: the only text the template does not escape."""
+    """HTML of our own, which has escaped its names: the only text the template does not escape."""
     from markupsafe import Markup  # comes with jinja2
 
     return Markup(svg)

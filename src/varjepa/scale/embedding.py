@@ -41,7 +41,7 @@ def embed_block(
     embedder: Embedder, table: StreamedTable, block: pa.Table, schema: pa.Schema
 ) -> pa.Table:
     """A block's embeddings, in the columns and types of the first file."""
-    with naming(table):
+    with naming(table.path):
         embeddings = embedder.embed(block)
         try:
             return embeddings.cast(schema)
@@ -126,17 +126,18 @@ def this_process(work: Work, missing: Sequence[Part], report: Report) -> None:
     for number, parts in groupby(missing, key=lambda part: part.number):
         rows = open_rows(work.embedder, work.tables[number], work.batch_rows)
         for part in parts:
-            _embed_part(work, part, rows, report)
+            embed_part(work, part, rows, report)
 
 
-def embed_part(work: Work, part: Part) -> None:
-    """Compute and write one part by itself."""
-    rows = open_rows(work.embedder, work.tables[part.number], work.batch_rows)
-    _embed_part(work, part, rows, lambda done, collected: None)
-
-
-def _embed_part(work: Work, part: Part, rows: ForwardRows, report: Report) -> None:
+def embed_part(
+    work: Work,
+    part: Part,
+    rows: ForwardRows | None = None,
+    report: Report = lambda done, warnings: None,
+) -> None:
+    """Compute and write one part, from the open rows of its file where there are any."""
     table = work.tables[part.number]
+    rows = rows or open_rows(work.embedder, table, work.batch_rows)
     schema = work.embedder.schema(table.schema)
     path = work.out / part.path
     make_folder(path.parent)
@@ -222,7 +223,7 @@ def _checked(
     embedder = embedder.pinned()
     warnings = TableWarnings()
     for table in tables:
-        with naming(table):
+        with naming(table.path):
             embedder.check(table.schema)
             warnings.add(TableWarnings(extra=embedder.extra(table.schema.names)))
     total = sum(table.rows for table in tables)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch import Tensor
 from varjepa.errors import InputError
 from varjepa.tables.codec_json import FORMAT, VERSION, fitted_from_json
 from varjepa.tables.columns import (
+    MARGINAL_QUANTILES,
     VALUE,
     CategoricalFeature,
     Column,
@@ -37,13 +39,12 @@ from varjepa.tables.columns import (
     category_text,
     count_again,
     draft_columns,
-    fit_part,
     read_parts,
     text_reason,
 )
 from varjepa.tables.messages import TableWarnings, collect_warnings, listed, quoted, suggestion
 from varjepa.tables.reading import read_table
-from varjepa.tables.scaling import Scaler, Scaling, check_scaling
+from varjepa.tables.scaling import Bins, Scaler, Scaling, check_scaling
 from varjepa.tables.values import (
     CALENDAR_PARTS,
     ELAPSED,
@@ -52,7 +53,6 @@ from varjepa.tables.values import (
     instants_to_arrow,
     is_span,
     refuse_unsupported,
-    type_name,
     value_type,
 )
 
@@ -123,69 +123,11 @@ class EncodedTable:
 # --- fit: text is read first, to know what it is; then all columns once
 
 
-def fit_columns(
-    source: TableSource,
-    overrides: Mapping[str, Kind] | None,
-    scaling: Scaling,
-    max_levels: int | None,
-    limits: MemoryLimits | None = None,
-) -> tuple[TableSchema, tuple[NumericFeature, ...], tuple[CategoricalFeature, ...], TableWarnings]:
-    """Fit every column; without ``limits`` all is exact, at the cost of the memory it takes."""
-    check_scaling(scaling)
-    if max_levels is not None and max_levels < 1:
-        raise InputError(f"max_levels must be at least 1, not {max_levels}")
-    drafts = draft_columns(source, overrides)
-    numbers = {c.name: _Numbers(c) for c in drafts if c.kind != "categorical"}
-    categories = [c for c in drafts if c.kind == "categorical"]
-    level_limit = None if limits is None else limits.level_bytes // max(1, len(categories))
-    levels = {c.name: LevelSummary(level_limit) for c in categories}
-    sample = _Sample(source.rows, sum(n.width for n in numbers.values()), limits)
-    for block in source.blocks(source.schema.names):
-        kept = sample.of(block.num_rows)
-        for name, summary in numbers.items():
-            summary.add(block[name], kept)
-        for column in categories:
-            levels[column.name].add(category_text(block[column.name], column.type))
-    counts = {c.name: _exact_counts(c, levels[c.name], source) for c in categories}
-    known = {name: source.rows - summary.missing for name, summary in levels.items()}
-    complete = {name: summary.column() for name, summary in numbers.items()}
-    columns = tuple(complete.get(c.name, c) for c in drafts)
-    chosen = overrides or {}
-    reasons = {
-        **{name: summary.reason() for name, summary in numbers.items() if name not in chosen},
-        **{name: text_reason(counts[name], known[name]) for name in known if name not in chosen},
-    }
-    if all(reasons.get(c.name) for c in columns):  # better a poor model than none
-        reasons = {}
-    left_out = {
-        name: numbers[name].left_out(reason, source.rows)
-        if name in numbers
-        else _left_out_text(reason, counts[name], known[name], source.rows)
-        for name, reason in reasons.items()
-        if reason is not None
-    }
-    schema = TableSchema(tuple(replace(c, left_out=left_out.get(c.name)) for c in columns))
-    numeric = tuple(
-        feature
-        for name, summary in numbers.items()
-        if name not in left_out
-        for feature in summary.features(source.rows, scaling)
-    )
-    categorical = tuple(
-        _fit_levels(name, table, known[name], source.rows, max_levels)
-        for name, table in counts.items()
-        if name not in left_out
-    )
-    _refuse_equal_names([n.feature.name for n in numeric] + [c.feature.name for c in categorical])
-    infinite = {name: summary.infinite for name, summary in numbers.items()}
-    return schema, numeric, categorical, TableWarnings(infinite=infinite)
-
-
 class _Numbers:
     """A numeric or datetime column in the making."""
 
-    def __init__(self, draft: Column) -> None:
-        self.draft = draft
+    def __init__(self, draft: Column, rows: int) -> None:
+        self.draft, self.rows = draft, rows
         self.width = 1 if draft.unit is None else 1 + len(CALENDAR_PARTS)
         kind = value_type(draft.type)
         is_float = pa.types.is_floating(kind)
@@ -200,76 +142,99 @@ class _Numbers:
         for part, values in parts.values.items():
             self.parts.setdefault(part, NumberSummary(self.floats)).add(values, parts.valid, kept)
 
+    @property
+    def numbers(self) -> NumberSummary:
+        """Of a date its elapsed time."""
+        return next(iter(self.parts.values()))
+
+    @property
+    def missing_share(self) -> float:
+        return 1.0 - self.valid / self.rows
+
+    @property
     def column(self) -> Column:
         if self.draft.kind != "numeric":
             return self.draft
-        numbers = next(iter(self.parts.values()))
         is_span_of_time = is_span(value_type(self.draft.type))
-        return replace(self.draft, is_integer=numbers.is_integer and not is_span_of_time)
+        return replace(self.draft, is_integer=self.numbers.is_integer and not is_span_of_time)
 
     def reason(self) -> Reason | None:
         """Why the column would not be modelled."""
-        numbers = next(iter(self.parts.values()))
+        numbers = self.numbers
         if numbers.ends is None or numbers.low == numbers.high:
             return "empty" if numbers.ends is None else "constant"
-        is_integer = self.column().is_integer  # of numeric columns, not of dates
+        is_integer = self.column.is_integer  # of numeric columns, not of dates
         return "identifier" if is_integer and numbers.are_identifiers(self.draft.name) else None
 
-    def left_out(self, reason: Reason, rows: int) -> LeftOut:
-        numbers, missing_share = next(iter(self.parts.values())), 1.0 - self.valid / rows
+    def left_out(self, reason: Reason) -> LeftOut:
+        ends = self.numbers.ends
+        if reason == "constant" and ends is not None:
+            return LeftOut(reason, self.missing_share, 1, ends[0])
+        return LeftOut(reason, self.missing_share, self.numbers.count)
+
+    def features(self, scaling: Scaling) -> list[NumericFeature]:
+        column, features = self.column, []
+        is_integer = column.is_integer or column.unit is not None
+        for part, numbers in self.parts.items():
+            if part in CALENDAR_PARTS and numbers.low == numbers.high:
+                continue  # it never varies, and says nothing
+            known = numbers.take_sample()
+            scaler = Scaler.fit(known, is_integer, scaling, numbers.step)
+            unit = scaler.to_unit(known)
+            grid = np.linspace(0.0, 1.0, MARGINAL_QUANTILES)
+            quantiles = tuple(np.quantile(unit, grid).tolist()) if len(unit) else ()
+            marginal = Marginal(self.missing_share, quantiles)
+            bins = Bins.fit(unit.astype(np.float32).astype(np.float64))
+            features.append(NumericFeature(column.name, part, scaler, marginal, bins))
+        return features
+
+
+class _Category:
+    """A categorical column in the making."""
+
+    width = 0
+    infinite = 0
+
+    def __init__(self, column: Column, source: TableSource, limit: int | None) -> None:
+        self.column, self.source = column, source
+        self.summary = LevelSummary(limit)
+
+    def add(self, data: pa.ChunkedArray, kept: NDArray[np.bool_] | None) -> None:
+        self.summary.add(category_text(data, self.column.type))
+
+    @cached_property
+    def counts(self) -> pa.Table:
+        """Exact: read once more where memory did not hold all levels."""
+        counts, name = self.summary.counts(), self.column.name
+        if not self.summary.lost:
+            return counts
+        blocks = self.source.blocks([name])
+        texts = (category_text(block[name], self.column.type) for block in blocks)
+        return count_again(counts["text"], texts)
+
+    @property
+    def known(self) -> int:
+        return self.source.rows - self.summary.missing
+
+    def reason(self) -> Reason | None:
+        return text_reason(self.counts, self.known)
+
+    def left_out(self, reason: Reason) -> LeftOut:
+        missing_share = 1.0 - self.known / self.source.rows
         if reason == "constant":
-            assert numbers.ends is not None
-            return LeftOut(reason, missing_share, 1, numbers.ends[0])
-        return LeftOut(reason, missing_share, numbers.count)
+            return LeftOut(reason, missing_share, 1, self.counts["text"][0].as_py())
+        return LeftOut(reason, missing_share, self.known)
 
-    def features(self, rows: int, scaling: Scaling) -> list[NumericFeature]:
-        missing_share = 1.0 - self.valid / rows
-        column = self.column()
-        fitted = (fit_part(column, p, n, missing_share, scaling) for p, n in self.parts.items())
-        return [feature for feature in fitted if feature is not None]
-
-
-class _Sample:
-    """Rows whose numbers are kept for quantiles: all that there is memory for, drawn evenly.
-
-    The draw depends on the number of rows alone, not on how they come in blocks.
-    """
-
-    def __init__(self, rows: int, width: int, limits: MemoryLimits | None) -> None:
-        self.share = 1.0 if limits is None else limits.numbers / max(1, rows * width)
-        self.generator = np.random.default_rng(0)
-
-    def of(self, rows: int) -> NDArray[np.bool_] | None:  # (N,)
-        """Which of the next rows are kept; None: all."""
-        return None if self.share >= 1.0 else self.generator.random(rows) < self.share
+    def feature(self, max_levels: int | None) -> CategoricalFeature:
+        levels = Levels.of_counts(self.counts, max_levels)
+        missing_share = self.summary.missing / self.source.rows
+        rare = self.known - sum(levels.counts)
+        return CategoricalFeature(self.column.name, levels, missing_share, rare)
 
 
-def _left_out_text(reason: Reason, counts: pa.Table, known: int, rows: int) -> LeftOut:
-    if reason == "constant":
-        return LeftOut(reason, 1.0 - known / rows, 1, counts["text"][0].as_py())
-    return LeftOut(reason, 1.0 - known / rows, known)
-
-
-def _fit_levels(
-    name: str, counts: pa.Table, known: int, rows: int, max_levels: int | None
-) -> CategoricalFeature:
-    levels = Levels.of_counts(counts, max_levels)
-    return CategoricalFeature(name, levels, (rows - known) / rows, known - sum(levels.counts))
-
-
-def _exact_counts(column: Column, summary: LevelSummary, source: TableSource) -> pa.Table:
-    counts = summary.counts()
-    if not summary.lost:
-        return counts
-    texts = (
-        category_text(block[column.name], column.type) for block in source.blocks([column.name])
-    )
-    return count_again(counts["text"], texts)
-
-
-def _refuse_equal_names(names: list[str]) -> None:
+def _refuse_equal_names(features: Iterable[Feature]) -> None:
     """A column called "when:month" next to a datetime column "when" would make two of a name."""
-    for name, times in Counter(names).items():
+    for name, times in Counter(feature.name for feature in features).items():
         if times > 1:
             raise InputError(f"column {quoted(name)} has the name of a part of a datetime column")
 
@@ -279,14 +244,31 @@ def _refuse_equal_names(names: list[str]) -> None:
 _DAY = 86_400
 
 
-def restore_numbers(
+def restore_values(
+    column: Column, values: NDArray[Any], valid: NDArray[np.bool_]
+) -> pa.Array:  # (N,)
+    """Numbers, or counts of the column's unit, in its own type: the nearest that it can hold."""
+    kind = value_type(column.type)
+    if pa.types.is_null(kind):
+        restored = pa.nulls(len(values))
+    elif column.unit is None:
+        restored = _restore_numbers(values, valid, kind)
+    else:  # text, if the column was text
+        instants = Instants(values.astype(np.int64), valid, column.unit)
+        restored = instants_to_arrow(instants).cast(kind, safe=False)
+    if not pa.types.is_dictionary(column.type):
+        return restored
+    encoded = restored.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(
+        encoded.indices.cast(column.type.index_type),
+        encoded.dictionary,
+        ordered=column.type.ordered,
+    )
+
+
+def _restore_numbers(
     values: NDArray[Any], valid: NDArray[np.bool_], kind: pa.DataType
 ) -> pa.Array:  # (N,)
-    """A numeric column; values the type cannot hold are moved to the nearest it can."""
-    if pa.types.is_dictionary(kind):
-        return _dictionary(restore_numbers(values, valid, kind.value_type), kind)
-    if pa.types.is_null(kind):
-        return pa.nulls(len(values))
     if is_span(kind):
         return _from_counts(pa.array(_span_counts(values, kind), mask=~valid), kind)
     if pa.types.is_decimal(kind):
@@ -294,12 +276,9 @@ def restore_numbers(
     if pa.types.is_boolean(kind):
         values = np.clip(values, 0, 1)
     elif pa.types.is_integer(kind):
-        ends = np.iinfo(kind.to_pandas_dtype())
-        values = np.clip(values, max(ends.min, _least(values)), min(ends.max, _most(values)))
-    numbers = pa.array(values, mask=~valid)
-    if pa.types.is_floating(kind):
-        return numbers.cast(kind, safe=False)
-    return numbers.cast(kind)
+        ends, ours = np.iinfo(kind.to_pandas_dtype()), np.iinfo(values.dtype)
+        values = np.clip(values, max(ends.min, ours.min), min(ends.max, ours.max))
+    return pa.array(values, mask=~valid).cast(kind, safe=not pa.types.is_floating(kind))
 
 
 def restore_levels(codes: NDArray[np.int64], texts: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -313,16 +292,6 @@ def restore_levels(codes: NDArray[np.int64], texts: pa.Array, kind: pa.DataType)
             index.cast(kind.index_type), values, ordered=kind.ordered
         )
     return _levels_as(texts, kind).take(index)
-
-
-def restore_instants(instants: Instants, kind: pa.DataType) -> pa.Array:
-    """A datetime column, of text if it was text."""
-    if pa.types.is_dictionary(kind):
-        return _dictionary(restore_instants(instants, kind.value_type), kind)
-    if pa.types.is_null(kind):
-        return pa.nulls(len(instants.counts))
-    dates = instants_to_arrow(instants)
-    return dates.cast(kind, safe=False)
 
 
 def _levels_as(texts: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -352,29 +321,15 @@ def _from_counts(counts: pa.Array, kind: pa.DataType) -> pa.Array:
 def _decimal(values: NDArray[Any], valid: NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
     largest = Fraction(10**kind.precision - 1) / Fraction(10) ** kind.scale
     if values.dtype.kind in "iu":
-        most = min(int(largest), _most(values))
-        values = np.clip(values, max(-most, _least(values)), most)
+        ends = np.iinfo(values.dtype)
+        most = min(int(largest), ends.max)
+        values = np.clip(values, max(-most, ends.min), most)
         # Arrow refuses int64 → decimal128(5, 0) by type, whatever the values, but not by way of 38
         return pa.array(values, mask=~valid).cast(pa.decimal128(38, 0)).cast(kind)
     end = float(largest)
     while Fraction(end) > largest:
         end = float(np.nextafter(end, 0.0))
     return pa.array(np.clip(values, -end, end), mask=~valid).cast(kind)
-
-
-def _dictionary(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    encoded = values.dictionary_encode()
-    return pa.DictionaryArray.from_arrays(
-        encoded.indices.cast(kind.index_type), encoded.dictionary, ordered=kind.ordered
-    )
-
-
-def _least(values: NDArray[Any]) -> int:
-    return int(np.iinfo(values.dtype).min)
-
-
-def _most(values: NDArray[Any]) -> int:
-    return int(np.iinfo(values.dtype).max)
 
 
 # --- the codec
@@ -416,28 +371,56 @@ class TableCodec:
         ``max_levels`` keeps only a column's most frequent levels; the others encode as MISSING.
         ``limits`` bounds memory; a table too large for it has quantiles from a sample of its rows.
         """
+        check_scaling(scaling)
+        if max_levels is not None and max_levels < 1:
+            raise InputError(f"max_levels must be at least 1, not {max_levels}")
         source = table if hasattr(type(table), "blocks") else TableInMemory(read_table(table))
-        schema, numeric, categorical, odd = fit_columns(
-            source, overrides, scaling, max_levels, limits
+        drafts = draft_columns(source, overrides)
+        categories = sum(column.kind == "categorical" for column in drafts)
+        level_limit = None if limits is None else limits.level_bytes // max(1, categories)
+        columns = {
+            c.name: _Category(c, source, level_limit)
+            if c.kind == "categorical"
+            else _Numbers(c, source.rows)
+            for c in drafts
+        }
+        # rows whose numbers are kept for quantiles: all that there is memory for, drawn evenly; the
+        # draw depends on the number of rows alone, not on how they come in blocks
+        numbers = source.rows * sum(column.width for column in columns.values())
+        share = 1.0 if limits is None else limits.numbers / max(1, numbers)
+        draw = np.random.default_rng(0)
+        for block in source.blocks(source.schema.names):
+            kept = None if share >= 1.0 else draw.random(block.num_rows) < share
+            for name, column in columns.items():
+                column.add(block[name], kept)
+        chosen = overrides or {}
+        reasons = {name: c.reason() for name, c in columns.items() if name not in chosen}
+        if all(reasons.get(name) for name in columns):  # better a poor model than none
+            reasons = {}
+        left_out = {name: columns[name].left_out(why) for name, why in reasons.items() if why}
+        modelled = [column for name, column in columns.items() if name not in left_out]
+        codec = cls(
+            TableSchema(
+                tuple(replace(c.column, left_out=left_out.get(name)) for name, c in columns.items())
+            ),
+            scaling,
+            tuple(f for c in modelled if isinstance(c, _Numbers) for f in c.features(scaling)),
+            tuple(c.feature(max_levels) for c in modelled if isinstance(c, _Category)),
         )
-        odd.warn(stacklevel=2)
-        return cls(schema, scaling, numeric, categorical)
+        _refuse_equal_names(codec.features)
+        infinite = {name: column.infinite for name, column in columns.items()}
+        TableWarnings(infinite=infinite).warn(stacklevel=2)
+        return codec
 
     @property
     def features(self) -> tuple[Feature, ...]:
         """One per model token, numeric first, each group in column order."""
-        return (
-            *(number.feature for number in self.numeric),
-            *(category.feature for category in self.categorical),
-        )
+        return (*(n.feature for n in self.numeric), *(c.feature for c in self.categorical))
 
     @property
     def marginals(self) -> tuple[Marginal, ...]:
         """Training distribution of each feature, in the order of ``features``."""
-        return (
-            *(number.marginal for number in self.numeric),
-            *(category.marginal for category in self.categorical),
-        )
+        return (*(n.marginal for n in self.numeric), *(c.marginal for c in self.categorical))
 
     def encode(self, table: Any) -> EncodedTable:
         """Anything :func:`read_table` reads to tensors; columns are found by name.
@@ -552,14 +535,13 @@ class TableCodec:
         columns = self._columns()
         for i, number in enumerate(self.numeric):
             if number.part in (VALUE, ELAPSED):
-                restored[number.column] = _restore_number(
-                    columns[number.column],
-                    number.scaler,
-                    numbers[:, i],
-                    present[:, i],
-                    clip,
-                    on_step,
-                )
+                column, unit = columns[number.column], np.where(present[:, i], numbers[:, i], 0.0)
+                if number.scaler.is_empty:
+                    restored[column.name] = pa.nulls(len(unit), column.type)
+                    continue
+                rounded = on_step or not pa.types.is_floating(column.type)
+                values = number.scaler.from_unit(unit, clip, rounded)
+                restored[column.name] = restore_values(column, values, present[:, i])
         for j, category in enumerate(self.categorical):
             shown = np.where(present[:, len(self.numeric) + j], codes[:, j], 0)
             kind = columns[category.column].type
@@ -632,23 +614,6 @@ class TableCodec:
                 raise ValueError(f"codes of {category.column!r} are 0 to {len(category.levels)}")
 
 
-def _restore_number(
-    column: Column,
-    scaler: Scaler,
-    unit: NDArray[np.float64],  # (N,)
-    present: NDArray[np.bool_],  # (N,)
-    clip: bool,
-    on_step: bool,
-) -> pa.Array:
-    if scaler.is_empty:
-        return pa.nulls(len(unit), column.type)
-    on_step = on_step or not pa.types.is_floating(column.type)
-    values = scaler.from_unit(np.where(present, unit, 0.0), clip, on_step)
-    if column.unit is None:
-        return restore_numbers(values, present, column.type)
-    return restore_instants(Instants(values.astype(np.int64), present, column.unit), column.type)
-
-
 def _restore_left_out(column: Column, left_out: LeftOut, rows: int) -> pa.Array:
     value = left_out.value
     if value is None:
@@ -656,10 +621,7 @@ def _restore_left_out(column: Column, left_out: LeftOut, rows: int) -> pa.Array:
     if isinstance(value, str):
         texts = pa.array([value], pa.large_string())
         return restore_levels(np.ones(rows, dtype=np.int64), texts, column.type)
-    values, present = np.full(rows, value), np.ones(rows, dtype=bool)
-    if column.unit is None:
-        return restore_numbers(values, present, column.type)
-    return restore_instants(Instants(values.astype(np.int64), present, column.unit), column.type)
+    return restore_values(column, np.full(rows, value), np.ones(rows, dtype=bool))
 
 
 def infer_schema(table: Any, overrides: Mapping[str, Kind] | None = None) -> TableSchema:
@@ -675,4 +637,4 @@ def _plain(item: Any) -> dict[str, Any]:
 
 def _plain_column(column: Column) -> dict[str, Any]:
     left_out = None if column.left_out is None else _plain(column.left_out)
-    return {**_plain(column), "type": type_name(column.type), "left_out": left_out}
+    return {**_plain(column), "type": str(column.type), "left_out": left_out}

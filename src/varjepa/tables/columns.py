@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from varjepa.errors import InputError
 from varjepa.tables.messages import quoted, suggestion
-from varjepa.tables.scaling import Bins, Scaler, Scaling, step_of_decimals
+from varjepa.tables.scaling import Bins, Scaler, step_of_decimals
 from varjepa.tables.values import (
-    CALENDAR_PARTS,
     as_instants,
     as_numbers,
     as_text,
@@ -32,7 +31,7 @@ from varjepa.tables.values import (
     is_instant,
     is_plain_number,
     is_text,
-    iso_unit,
+    iso_type,
     parse_numbers,
     refuse_unsupported,
     value_type,
@@ -297,7 +296,6 @@ class LevelSummary:
         self._new_bytes = 0
 
     def add(self, text: pa.ChunkedArray) -> None:
-        """Count a block's levels."""
         self.missing += text.null_count
         counts = _counts(text)
         self._new.append(counts)
@@ -376,8 +374,6 @@ class TableSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableInMemory(TableSource):
-    """A table in one block."""
-
     table: pa.Table
 
     @property
@@ -431,23 +427,6 @@ class TableSchema:
         return tuple(column.name for column in self.columns)
 
 
-def _check_columns(source: TableSource, overrides: Mapping[str, Kind] | None) -> None:
-    """Refuse a table without cells, and overrides of what is not there."""
-    schema = source.schema
-    if not len(schema):
-        raise InputError("the table has no columns")
-    if not source.rows:
-        raise InputError("the table has no rows")
-    for name, kind in (overrides or {}).items():
-        if name not in schema.names:
-            close = suggestion(str(name), schema.names)
-            raise InputError(f"there is no column {quoted(name)} to treat as {kind}{close}")
-        if kind not in KINDS:
-            raise InputError(
-                f"column {quoted(name)} must be one of {', '.join(KINDS)}, not {quoted(kind)}"
-            )
-
-
 def draft_columns(
     source: TableSource, overrides: Mapping[str, Kind] | None = None
 ) -> tuple[Column, ...]:
@@ -458,14 +437,26 @@ def draft_columns(
     zeros, such as postcodes, want an override). ``overrides`` decides by name instead. Only text is
     read for it, and no further than the first cell that is no number.
     """
-    _check_columns(source, overrides)
-    for field in source.schema:
+    schema, chosen = source.schema, overrides or {}
+    if not len(schema):
+        raise InputError("the table has no columns")
+    if not source.rows:
+        raise InputError("the table has no rows")
+    for name, kind in chosen.items():
+        if name not in schema.names:
+            close = suggestion(str(name), schema.names)
+            raise InputError(f"there is no column {quoted(name)} to treat as {kind}{close}")
+        if kind not in KINDS:
+            raise InputError(
+                f"column {quoted(name)} must be one of {', '.join(KINDS)}, not {quoted(kind)}"
+            )
+    for field in schema:
         refuse_unsupported(field.name, field.type)
     drafts = []
-    for field in source.schema:
-        chosen = (overrides or {}).get(field.name) or _kind(field, source)
-        unit = _unit(field, source) if chosen == "datetime" else None
-        drafts.append(Column(field.name, chosen, field.type, unit=unit))
+    for field in schema:
+        kind = chosen.get(field.name) or _kind(field, source)
+        unit = _unit(field, source) if kind == "datetime" else None
+        drafts.append(Column(field.name, kind, field.type, unit=unit))
     return tuple(drafts)
 
 
@@ -494,9 +485,10 @@ def _is_text_of_numbers(name: str, source: TableSource) -> bool:
 
 
 def _unit(field: pa.Field, source: TableSource) -> str:
-    if not is_text(value_type(field.type)):
-        return as_instants(pa.chunked_array([], field.type), field.name).unit
-    return iso_unit((block[field.name] for block in source.blocks([field.name])), field.name)
+    kind = field.type
+    if is_text(value_type(kind)):
+        kind = iso_type((block[field.name] for block in source.blocks([field.name])), field.name)
+    return as_instants(pa.chunked_array([], kind), field.name).unit
 
 
 # --- features
@@ -519,9 +511,7 @@ class Levels:
     @classmethod
     def fit(cls, text: pa.ChunkedArray, max_levels: int | None = None) -> Levels:
         """All distinct texts, or the ``max_levels`` most frequent (ties: first in sorted order)."""
-        summary = LevelSummary()
-        summary.add(text)
-        return cls.of_counts(summary.counts(), max_levels)
+        return cls.of_counts(_counts(text), max_levels)
 
     @classmethod
     def of_counts(cls, counts: pa.Table, max_levels: int | None = None) -> Levels:
@@ -677,25 +667,3 @@ def read_parts(column: Column, data: pa.ChunkedArray) -> Parts:
         return Parts({VALUE: numbers.values}, numbers.valid, numbers.infinite)
     instants = as_instants(data, column.name).in_unit(column.unit)
     return Parts(instants.parts(), instants.valid)
-
-
-def fit_part(
-    column: Column, part: str, numbers: NumberSummary, missing_share: float, scaling: Scaling
-) -> NumericFeature | None:
-    """One part of a column; a calendar part that never varies says nothing and is left out."""
-    if part in CALENDAR_PARTS and numbers.low == numbers.high:
-        return None
-    known = numbers.take_sample()
-    is_integer = column.is_integer or column.unit is not None
-    scaler = Scaler.fit(known, is_integer, scaling, numbers.step)
-    unit = scaler.to_unit(known)
-    marginal = Marginal(missing_share, _quantiles(unit))
-    bins = Bins.fit(unit.astype(np.float32).astype(np.float64))
-    return NumericFeature(column.name, part, scaler, marginal, bins)
-
-
-def _quantiles(unit: NDArray[np.float64]) -> tuple[float, ...]:
-    if not len(unit):
-        return ()
-    grid = np.quantile(unit, np.linspace(0.0, 1.0, MARGINAL_QUANTILES))
-    return tuple(grid.tolist())

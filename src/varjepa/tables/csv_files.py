@@ -79,7 +79,6 @@ class CsvFile:
         return cls(path, separator, _find_decimal_point(text, separator))
 
     def read(self) -> pa.Table:
-        """The whole table."""
         self._refuse_expanding()
         try:
             table = self._parse()
@@ -184,7 +183,6 @@ class CsvFile:
                 raise InputError(f"{self.path} is not UTF-8 text: see column {quoted(name)}")
 
     def _problem(self, message: str) -> InputError:
-        """What the parser complained about, in one sentence."""
         if (match := _RAGGED.search(message)) and match[1] is None:
             try:  # only the reader without threads knows the row's number
                 self._parse(use_threads=False)

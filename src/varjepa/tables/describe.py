@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import pyarrow as pa
 
-from varjepa.tables.codec import TableCodec, restore_instants, restore_numbers
+from varjepa.tables.codec import TableCodec, restore_values
 from varjepa.tables.columns import (
     VALUE,
     CategoricalFeature,
@@ -23,7 +23,7 @@ from varjepa.tables.columns import (
 )
 from varjepa.tables.messages import collect_warnings, joined, quoted, shortened
 from varjepa.tables.reading import read_table
-from varjepa.tables.values import ELAPSED, Instants, is_span, shown_text, value_type
+from varjepa.tables.values import ELAPSED, is_span, shown_text, value_type
 
 WIDTH = 80
 """Letters of a line at most."""
@@ -126,12 +126,10 @@ def describe_codec(codec: TableCodec, rows: int | None = None) -> TableDescripti
     for name, left_out in codec.schema.left_out.items():
         by_name[name] = _describe_left_out(columns[name], left_out)
     for number in codec.numeric:
-        column = columns[number.column]
-        if number.part == VALUE:
-            by_name[column.name] = _describe_numbers(column, number, rows)
-        elif number.part == ELAPSED:
-            parts = [n.part for n in codec.numeric if n.column == column.name and n.part != ELAPSED]
-            by_name[column.name] = _describe_dates(column, number, parts)
+        name = number.column
+        if number.part in (VALUE, ELAPSED):
+            parts = [n.part for n in codec.numeric if n.column == name and n is not number]
+            by_name[name] = _describe_range(columns[name], number, rows, parts)
     for category in codec.categorical:
         by_name[category.column] = _describe_levels(category)
     return TableDescription(tuple(by_name[name] for name in codec.schema.names), rows)
@@ -143,25 +141,33 @@ def _describe_left_out(column: Column, left_out: LeftOut) -> ColumnDescription:
     if isinstance(value, str):
         values = f"1 level: {shortened(_printable(value), 24)}"
     elif value is not None:
-        values = _date(value, column) if column.unit else _number(value, column)
+        values = _written(value, column)
     else:
         values = f"{left_out.values:,} values" if left_out.values else "no value"
     return ColumnDescription(column.name, column.kind, values, missing, levels, left_out.reason)
 
 
-def _describe_numbers(
-    column: Column, number: NumericFeature, rows: int | None
+def _describe_range(
+    column: Column, number: NumericFeature, rows: int | None, parts: list[str]
 ) -> ColumnDescription:
+    """Of numbers, or of dates with these calendar parts."""
+    note: Note | None = None
     scaler, missing = number.scaler, number.marginal.missing_share
-    if scaler.is_empty:
-        return ColumnDescription(column.name, "numeric", "no value", missing)
-    low, high = (_number(end, column) for end in (scaler.low, scaler.high))
-    if low == high:
-        return ColumnDescription(column.name, "numeric", low, missing)
-    values = f"{low} to {high}" + ", integers" * column.is_integer
-    known = None if rows is None else round(rows * (1.0 - missing))
-    note: Note | None = "code" if _are_codes(column, number, known) else None
-    return ColumnDescription(column.name, "numeric", values, missing, note=note)
+    values = "no value"
+    if not scaler.is_empty:
+        low, high = (_written(end, column) for end in (scaler.low, scaler.high))
+        if low == high:
+            values = low
+        elif column.unit is None:
+            values = f"{low} to {high}" + ", integers" * column.is_integer
+            known = None if rows is None else round(rows * (1.0 - missing))
+            note = "code" if _are_codes(column, number, known) else None
+        else:
+            days = low.split(" ")[0], high.split(" ")[0]
+            if days[0] != days[1]:  # with times of day, the end would not fit on the line
+                low, high = days
+            values = ", ".join([f"{low} to {high}", *parts])
+    return ColumnDescription(column.name, column.kind, values, missing, note=note)
 
 
 def _are_codes(column: Column, number: NumericFeature, known: int | None) -> bool:
@@ -187,20 +193,6 @@ def _is_counted(number: NumericFeature) -> bool:
     return values[:3] == [0, 1, 2] and bool(is_one_hill)
 
 
-def _describe_dates(column: Column, number: NumericFeature, parts: list[str]) -> ColumnDescription:
-    scaler, missing = number.scaler, number.marginal.missing_share
-    if scaler.is_empty:
-        return ColumnDescription(column.name, "datetime", "no value", missing)
-    low, high = (_date(end, column) for end in (scaler.low, scaler.high))
-    if low == high:
-        return ColumnDescription(column.name, "datetime", low, missing)
-    days = low.split(" ")[0], high.split(" ")[0]
-    if days[0] != days[1]:  # with times of day, the end would not fit on the line
-        low, high = days
-    values = f"{low} to {high}" + "".join(f", {part}" for part in parts)
-    return ColumnDescription(column.name, "datetime", values, missing)
-
-
 def _describe_levels(category: CategoricalFeature) -> ColumnDescription:
     name, levels, missing = category.column, category.levels, category.missing_share
     if not len(levels):
@@ -214,17 +206,13 @@ def _describe_levels(category: CategoricalFeature) -> ColumnDescription:
     return ColumnDescription(name, "categorical", values, missing, len(levels), note)
 
 
-def _date(value: Any, column: Column) -> str:
-    assert column.unit is not None
-    count, is_there = np.array([value], dtype=np.int64), np.ones(1, dtype=bool)
-    date = restore_instants(Instants(count, is_there, column.unit), column.type)
-    return str(shown_text(pa.chunked_array([date]))[0])
-
-
-def _number(value: Any, column: Column) -> str:
-    if is_span(value_type(column.type)):
-        return str(restore_numbers(np.array([value]), np.ones(1, dtype=bool), column.type)[0])
-    return str(int(value)) if column.is_integer else f"{value:.6g}"
+def _written(value: Any, column: Column) -> str:
+    """A number, or a count of a date's unit, as people write it."""
+    is_number = column.unit is None
+    if is_number and not is_span(value_type(column.type)):
+        return str(int(value)) if column.is_integer else f"{value:.6g}"
+    restored = restore_values(column, np.array([value]), np.ones(1, dtype=bool))
+    return str(restored[0] if is_number else shown_text(pa.chunked_array([restored]))[0])
 
 
 def _printable(text: str) -> str:

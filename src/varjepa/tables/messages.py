@@ -89,7 +89,6 @@ class TableWarnings:
     """Columns that were not there in training."""
 
     def add(self, other: TableWarnings) -> None:
-        """Add another call's counts."""
         for mine, more in ((self.infinite, other.infinite), (self.unseen, other.unseen)):
             for name, count in more.items():
                 if count:

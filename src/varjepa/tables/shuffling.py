@@ -51,7 +51,7 @@ def find_groups(files: TableFiles) -> list[Group]:
     """All rows in groups, in the table's order; each has a stretch at least, or ends its file."""
     groups = []
     for number, file in enumerate(files.files):
-        with naming(file), explained(file.path):
+        with naming(file.path), explained(file.path):
             refuse_changed(file)
             sizes = group_rows(file.path)
         start = stop = 0
@@ -80,14 +80,6 @@ def shuffled_stretches(groups: list[Group], generator: torch.Generator) -> Itera
                 places[number] = stop
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """The order of one pass, and how many of its rows there are up to the end of each stretch."""
-
-    stretches: list[Stretch]
-    ends: NDArray[np.int64]  # (stretches,)
-
-
 class ShuffledFiles:
     """All rows but those left out, in a new order every pass; passes follow each other."""
 
@@ -96,7 +88,11 @@ class ShuffledFiles:
         self.files, self.left_out, self.seed = files, left_out, seed
         self.groups = find_groups(files)
         self._starts = files.starts()
-        self._pass: tuple[int, Pass] | None = None
+        self._pass = -1
+        self._stretches: list[Stretch] = []
+        """of the pass that was read last"""
+        self._ends = np.zeros(0, dtype=np.int64)
+        """rows of that pass up to the end of each stretch"""
         self._open: OrderedDict[int, ForwardRows] = OrderedDict()
 
     def __len__(self) -> int:
@@ -107,23 +103,23 @@ class ShuffledFiles:
         """Rows ``start`` to ``start + count`` of the endless sequence, with their row numbers."""
         while count:
             number, place = divmod(start, len(self))
-            now = self._order(number)
-            i = int(np.searchsorted(now.ends, place, side="right"))
-            before = int(now.ends[i - 1]) if i else 0
-            rows = self._rows(now.stretches[i])[place - before :][:count]
-            yield from self._read(now.stretches[i].group, rows)
+            if number != self._pass:
+                self._start_pass(number)
+            i = int(np.searchsorted(self._ends, place, side="right"))
+            before = int(self._ends[i - 1]) if i else 0
+            stretch = self._stretches[i]
+            rows = self._rows(stretch)[place - before :][:count]
+            yield from self._read(stretch.group, rows)
             start, count = start + len(rows), count - len(rows)
 
-    def _order(self, number: int) -> Pass:
-        if self._pass is None or self._pass[0] != number:
-            generator = generator_for(self.seed, f"order of pass {number}")
-            stretches = list(shuffled_stretches(self.groups, generator))
-            first = self._starts[[self.groups[s.group].file for s in stretches]]
-            ends = np.array([(s.start, s.stop) for s in stretches]) + first[:, None]
-            inside = np.diff(np.searchsorted(self.left_out, ends), axis=1)[:, 0]
-            counts = ends[:, 1] - ends[:, 0] - inside
-            self._pass = number, Pass(stretches, counts.cumsum())
-        return self._pass[1]
+    def _start_pass(self, number: int) -> None:
+        generator = generator_for(self.seed, f"order of pass {number}")
+        stretches = list(shuffled_stretches(self.groups, generator))
+        first = self._starts[[self.groups[s.group].file for s in stretches]]
+        ends = np.array([(s.start, s.stop) for s in stretches]) + first[:, None]
+        inside = np.diff(np.searchsorted(self.left_out, ends), axis=1)[:, 0]
+        self._ends = (ends[:, 1] - ends[:, 0] - inside).cumsum()
+        self._pass, self._stretches = number, stretches
 
     def _rows(self, stretch: Stretch) -> NDArray[np.int64]:
         """Numbers of a stretch's rows that are not left out."""
@@ -143,7 +139,7 @@ class ShuffledFiles:
             self._open.popitem(last=False)
         first = int(self._starts[number])
         start, stop = int(rows[0]) - first, int(rows[-1]) + 1 - first
-        with naming(self.files.files[number]):
+        with naming(self.files.files[number].path):
             for table in reader.take(start, stop):
                 here = rows[slice(*np.searchsorted(rows - first, (start, start + len(table))))]
                 if len(here):

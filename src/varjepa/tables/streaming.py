@@ -87,15 +87,14 @@ def find_tables(
     refuse_address(text)
     path = Path(text)
     if path.is_dir():
-        files = [(p.relative_to(path), p) for p in _parquet_files(path)]
+        files = [(p.relative_to(path), p) for p in _data_files(path, path.rglob("*.parquet"))]
         if not files:
             raise InputError(f"{path} holds no .parquet file")
     elif glob.has_magic(text) and not path.exists():
         root = _fixed_folder(path)
         # a set, for some patterns match a file more than once
         matches = {Path(match) for match in glob.glob(text, recursive=True)}  # noqa: PTH207
-        seen = _seen(root, (match for match in matches if match.is_file()))
-        files = [(path.relative_to(root), path) for path in seen]
+        files = [(p.relative_to(root), p) for p in _data_files(root, matches)]
         if not files:
             raise InputError(f"no file matches {text}")
     else:
@@ -111,35 +110,26 @@ def find_tables(
 def inspect_table(path: Path, name: str) -> StreamedTable:
     """What a file holds. Of a Parquet file only the footer is read, every other is read through."""
     kind = format_of(path)
-    try:
-        with explained(path):
-            if kind == "Parquet":
-                schema, rows = parquet_schema(path)
-                fingerprint = parquet_fingerprint(path)
-            else:
-                is_csv = kind == "CSV"
-                schema, rows = CsvFile.find(path).schema() if is_csv else arrow_schema(path)
-                with path.open("rb") as file:
-                    fingerprint = hashlib.file_digest(file, "sha256").hexdigest()
-            tidy = read_table(schema.empty_table()).schema
-            return StreamedTable(path, name, tidy, rows, path.stat().st_size, fingerprint)
-    except InputError as error:
-        if str(path) in str(error):
-            raise
-        raise InputError(f"{path}: {error}") from error  # what is wrong with a table's columns
+    with naming(path), explained(path):
+        if kind == "Parquet":
+            schema, rows = parquet_schema(path)
+            fingerprint = parquet_fingerprint(path)
+        else:
+            is_csv = kind == "CSV"
+            schema, rows = CsvFile.find(path).schema() if is_csv else arrow_schema(path)
+            with path.open("rb") as file:
+                fingerprint = hashlib.file_digest(file, "sha256").hexdigest()
+        tidy = read_table(schema.empty_table()).schema
+        return StreamedTable(path, name, tidy, rows, path.stat().st_size, fingerprint)
 
 
-def _parquet_files(folder: Path) -> list[Path]:
-    """All below a folder, except what engines leave next to their data."""
-    return _seen(folder, (path for path in folder.rglob("*.parquet") if path.is_file()))
-
-
-def _seen(folder: Path, paths: Iterable[Path]) -> list[Path]:
+def _data_files(folder: Path, paths: Iterable[Path]) -> list[Path]:
     """Sorted, without those that are called otherwise than data, or lie in a folder that is."""
     return sorted(
         path
         for path in paths
-        if not any(name.startswith(_UNSEEN) for name in path.relative_to(folder).parts)
+        if path.is_file()
+        and not any(name.startswith(_UNSEEN) for name in path.relative_to(folder).parts)
     )
 
 
@@ -218,7 +208,6 @@ Watch = Callable[[Iterator[pa.Table], int], Iterator[pa.Table]]
 
 
 def unwatched(blocks: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Progress is not shown."""
     return blocks
 
 
@@ -308,7 +297,7 @@ class TableFiles:
         """The same of one file, from its row ``start`` to ``stop``."""
         file, types = self.files[number], pa.schema([self.types.field(name) for name in columns])
         stop = file.rows if stop is None else stop
-        with naming(file):
+        with naming(file.path):
             refuse_changed(file)
             place = start
             for block in file.blocks(list(columns), rows, start, stop):
@@ -327,14 +316,14 @@ def refuse_changed(file: StreamedTable) -> None:
 
 
 @contextmanager
-def naming(file: StreamedTable) -> Iterator[None]:
+def naming(path: Path) -> Iterator[None]:
     """Errors name the file, which a block of rows does not know."""
     try:
         yield
     except InputError as error:
-        if type(error) is not InputError or str(file.path) in str(error):
+        if type(error) is not InputError or str(path) in str(error):
             raise
-        raise InputError(f"{file.path}: {error}") from error
+        raise InputError(f"{path}: {error}") from error
 
 
 def _common_schema(files: Sequence[StreamedTable]) -> pa.Schema:
@@ -376,7 +365,6 @@ def _common_type(name: str, files: Sequence[StreamedTable]) -> pa.DataType:
 
 
 def _as_types(block: pa.Table, types: pa.Schema) -> pa.Table:
-    """A block in the types of the whole table."""
     return pa.table([_as_type(block[field.name], field) for field in types], schema=types)
 
 

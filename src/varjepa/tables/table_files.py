@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from varjepa.errors import InputError
+from varjepa.tables.values import is_text_or_bytes
 
 Format = Literal["CSV", "Parquet", "Arrow"]
 
@@ -84,16 +85,7 @@ ALWAYS_ALLOWED = 2**30
 """Bytes that any table may take."""
 
 
-_ANY_LENGTH = (
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-)
-
-
 def skip_rows(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """What comes after so many rows."""
     for batch in batches:
         if rows < len(batch):
             yield batch.slice(rows)
@@ -140,7 +132,7 @@ def _size(column: pa.Array) -> int:
 
 def _dictionary_size(column: pa.DictionaryArray) -> int:
     values = column.dictionary
-    if not any(is_this(values.type) for is_this in _ANY_LENGTH):  # numbers: all of one size
+    if not is_text_or_bytes(values.type):  # numbers: all of one size
         return len(column) * (int(values.nbytes) // max(1, len(values)) + 1)
     sizes = pc.binary_length(values)
     return 4 * len(column) + (pc.sum(pc.take(sizes, column.indices)).as_py() or 0)

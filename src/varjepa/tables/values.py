@@ -34,6 +34,10 @@ def is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
+def is_text_or_bytes(kind: pa.DataType) -> bool:
+    return is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
 def is_plain_number(kind: pa.DataType) -> bool:
     """Integers, floats and decimals; not booleans, which are categories."""
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
@@ -79,13 +83,8 @@ def wider_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return None
 
 
-def type_name(kind: pa.DataType) -> str:
-    """Arrow's own spelling, e.g. ``timestamp[us, tz=UTC]``."""
-    return str(kind)
-
-
 def parse_type(name: str) -> pa.DataType:
-    """The inverse of :func:`type_name` on supported types.
+    """The supported type that Arrow spells like this, e.g. ``timestamp[us, tz=UTC]``.
 
     Examples:
         >>> parse_type("decimal128(5, 2)")
@@ -131,8 +130,6 @@ _INT64_END = 2.0**63
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """A numeric column in numpy."""
-
     values: NDArray[Any]  # (N,) int64, uint64 or float64
     """Integers stay integers, because float64 would merge neighbours above 2^53. Cells that are not
     valid hold 0."""
@@ -359,7 +356,7 @@ def as_instants(column: pa.ChunkedArray, name: str) -> Instants:
     """Read dates, timestamps, or ISO 8601 text of them; anything else is refused by name."""
     column = undictionary(column)
     if is_text(column.type):
-        column = _parse_instants(column, name)
+        column = column.cast(iso_type([column], name))
     kind = column.type
     if pa.types.is_null(kind):
         nothing = np.zeros(len(column), dtype=np.int64)
@@ -383,23 +380,19 @@ def instants_to_arrow(instants: Instants) -> pa.Array:
     return pa.array(counts, mask=missing).cast(pa.timestamp(instants.unit))
 
 
-def iso_unit(texts: Iterable[pa.ChunkedArray], name: str) -> str:
-    """The unit of the coarsest type that reads every cell of every block."""
+def iso_type(texts: Iterable[pa.ChunkedArray], name: str) -> pa.DataType:
+    """The coarsest type that reads every cell of every block, so that dates come back as dates."""
     kinds = _ISO_TYPES
-    for text in texts:
-        text = undictionary(text)
+    for text in map(undictionary, texts):
         kinds = tuple(kind for kind in kinds if _is_read_as(text, kind))
         if not kinds:
-            raise _not_iso(text, name)
-    return "D" if pa.types.is_date(kinds[0]) else str(kinds[0].unit)
-
-
-def _parse_instants(text: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """The coarsest type that reads every cell, so that dates come back as dates."""
-    for kind in _ISO_TYPES:
-        if _is_read_as(text, kind):
-            return text.cast(kind)
-    raise _not_iso(text, name)
+            strange = text.filter(pc.invert(pc.match_substring_regex(text, r"^\d{4}-\d{2}-\d{2}")))
+            example = (strange if len(strange) else text.drop_null())[0].as_py()
+            raise InputError(
+                f"column {quoted(name)} holds text that is not ISO 8601 dates or times, such as "
+                f"{quoted(example)}"
+            )
+    return kinds[0]
 
 
 def _is_read_as(text: pa.ChunkedArray, kind: pa.DataType) -> bool:
@@ -408,16 +401,3 @@ def _is_read_as(text: pa.ChunkedArray, kind: pa.DataType) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
-
-
-def _not_iso(text: pa.ChunkedArray, name: str) -> InputError:
-    return InputError(
-        f"column {quoted(name)} holds text that is not ISO 8601 dates or times, such as "
-        f"{quoted(_first_unreadable(text))}"
-    )
-
-
-def _first_unreadable(text: pa.ChunkedArray) -> str:
-    """An example for the message: the first cell that does not start like a date."""
-    strange = text.filter(pc.invert(pc.match_substring_regex(text, r"^\d{4}-\d{2}-\d{2}")))
-    return (strange if len(strange) else text.drop_null())[0].as_py()

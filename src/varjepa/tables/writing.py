@@ -25,7 +25,7 @@ import pyarrow.parquet
 
 from varjepa.errors import InputError
 from varjepa.files import replacing
-from varjepa.tables.values import is_text, value_type
+from varjepa.tables.values import is_text, is_text_or_bytes, value_type
 
 EXTENSIONS = (".csv", ".tsv", ".parquet", ".arrow", ".feather")
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -77,7 +77,7 @@ def _quoted(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     kind = value_type(column.type)
     if kind in (pa.string_view(), pa.binary_view()):
         kind = pa.large_string() if kind == pa.string_view() else pa.large_binary()
-    if not (is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+    if not is_text_or_bytes(kind):
         return column
     text = column if column.type == kind else column.cast(kind)
     runs = pc.and_not(

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from varjepa.errors import InputError, Interrupted
-from varjepa.report.store import (
+from paper.store import (
     FORMAT_VERSION,
     ORIGINS_FILE,
     Job,
@@ -26,8 +25,9 @@ from varjepa.report.store import (
     plain,
     read_rows,
     run_jobs,
-    study_folder,
 )
+from varjepa.errors import InputError, Interrupted
+from varjepa.files import study_folder
 
 
 @dataclass(frozen=True)

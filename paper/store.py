@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from varjepa.errors import InputError, Interrupted
-from varjepa.files import make_folder, only_writer, read_json, write_json
+from varjepa.errors import InputError
+from varjepa.files import read_json, write_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -126,19 +125,6 @@ def run_jobs(
             rows = [{**job.about, **row} for row in compute(job, seeds)]
             store.add(rows)
             log(describe(rows))
-
-
-@contextmanager
-def study_folder(folder: Path) -> Iterator[None]:
-    """Make and lock the folder of a study; an interruption says that nothing is lost."""
-    try:
-        make_folder(folder)
-        with only_writer(folder):
-            yield
-    except KeyboardInterrupt as stop:
-        raise Interrupted(
-            f"interrupted; finished cells are in {folder}, and the same command goes on from there"
-        ) from stop
 
 
 # --- the files

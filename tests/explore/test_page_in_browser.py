@@ -145,7 +145,8 @@ def test_the_first_colour_is_a_label_and_the_first_rows_are_outliers(page: Page)
 def test_of_many_cells_the_first_are_shown(page: Page) -> None:
     page.open(example(extra=20))
     page.js("openRow(7)")
-    shown = "[...document.querySelectorAll('.row-cells li')].filter(e => e.checkVisibility()).length"
+    cells = "[...document.querySelectorAll('.row-cells li')]"
+    shown = f"{cells}.filter(e => e.checkVisibility()).length"
     assert page.js(shown) == 8
     page.browser.click(".more summary")
     assert page.js(shown) == 24

@@ -10,7 +10,7 @@ const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89
 const HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c7a00"]; // Okabe and Ito's, a darker yellow
 const OTHER = "#8b949e", FADED = "rgba(139,148,158,.22)";
 const smallScreen = matchMedia("(max-width: 760px), (max-height: 520px)");
-const BINS = 12, COMPARED = 40, LISTED = 8, CELLS = 8, UNUSUAL = 5, FULL_COLOUR = 4, NEAR = 14, CLICK = 6;
+const BINS = 12, COMPARED = 40, LISTED = 8, CELLS = 5, UNUSUAL = 5, FULL_COLOUR = 4, NEAR = 14, CLICK = 6;
 
 const state = {
   colouring: null, // a measure or a column
@@ -304,7 +304,7 @@ function openRow(row) {
     el("h3", {}, "Cells", el("small", {}, columns.some((c) => c.atypical) ? "the least likely first; 1 is usual" : "")),
     el("ul", { class: "cells row-cells" }, lines),
     more.length ? el("details", { class: "more" }, el("summary", {}, `${count(more.length)} more cells`), el("ul", { class: "cells row-cells" }, more)) : null,
-    similar.length ? el("h3", {}, "Similar rows", el("small", {}, "two random rows are about 1 apart")) : null,
+    similar.length ? el("h3", {}, "Similar rows", el("small", {}, "random rows are about 1 apart")) : null,
     similar.length ? el("ul", { class: "cells similar" }, similar) : null,
   ], clear);
   reveal(row);

@@ -101,7 +101,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_memory": False,
-    "thumbnail_size": (480, 320),
+    "thumbnail_size": (560, 250),
     "show_signature": False,
     "min_reported_time": float(
         "inf"

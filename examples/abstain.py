@@ -44,6 +44,6 @@ print("what ranks the rows:", with_latent.combined_.chosen)
 
 # %%
 # Error rate against the share of rows that are answered. The dot is the calibrated threshold.
-figure, ax = plt.subplots(figsize=(7, 4.5))
+figure, ax = plt.subplots(figsize=(6.5, 3.2))
 RiskCoverageDisplay.from_estimator(by_confidence, X_test, y_test, name="confidence", ax=ax)
 figure.tight_layout()

@@ -31,10 +31,11 @@ scores = {
     "posterior (the paper's)": model.uncertainty(table, "posterior"),
 }
 agreement = {name: float(spearmanr(u, sim.ambiguity)[0]) for name, u in scores.items()}
-print(agreement)
+for name, value in agreement.items():
+    print(f"{name:24} {value:.2f}")
 
 # %%
-figure, axes = plt.subplots(1, 2, figsize=(11, 4))
+figure, axes = plt.subplots(1, 2, figsize=(9, 3.6))
 axes[0].barh(list(agreement)[::-1], list(agreement.values())[::-1], color="#1f6fb4")
 axes[0].axvline(0, color="#444444", lw=0.8)
 axes[0].set(xlabel="Spearman correlation with the true ambiguity")

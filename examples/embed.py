@@ -40,7 +40,7 @@ print(f"accuracy on the embedding {embedded:.3f}")
 
 # %%
 # Test rows, which neither the model nor the projection has seen.
-figure, axes = plt.subplots(1, 2, figsize=(9, 4))
+figure, axes = plt.subplots(1, 2, figsize=(7.5, 3.4))
 for ax, title, known, new in (
     (axes[0], "raw columns", X_train, X_test),
     (axes[1], "embedding", Z_train, Z_test),

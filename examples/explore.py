@@ -38,7 +38,7 @@ page
 x, y = np.array(page.x), np.array(page.y)
 score = np.array(dict(page.measures)["outlier score"], dtype=float)
 alike = near["row"][near["query"] == 17]
-figure, axes = plt.subplots(1, 2, figsize=(10, 4.2))
+figure, axes = plt.subplots(1, 2, figsize=(8, 3.4))
 axes[0].scatter(x, y, c=cultivar, cmap="viridis", s=18)
 axes[0].scatter(x[alike], y[alike], s=90, facecolors="none", edgecolors="#c2410c", label="similar")
 axes[0].scatter(x[17], y[17], marker="*", s=160, color="#c2410c", label="row 17")

@@ -36,7 +36,8 @@ errors = {
     name: float(np.sqrt(np.mean((((table - full) / spread).to_numpy()[is_removed]) ** 2)))
     for name, table in filled.items()
 }
-print(errors)
+for name, error in errors.items():
+    print(f"{name:20} {error:.3f}")
 
 # %%
 # Each filled cell has an interval, calibrated on held-out cells.
@@ -49,7 +50,7 @@ inside = float(((low <= truth) & (truth <= high)).mean())
 print(f"90 % intervals of {column} hold {inside:.0%} of {gone.sum()} removed values")
 
 # %%
-figure, axes = plt.subplots(1, 2, figsize=(10, 4))
+figure, axes = plt.subplots(1, 2, figsize=(8, 3.4))
 axes[0].barh(list(errors), list(errors.values()), color=["#bbbbbb", "#888888", "#1f6fb4"])
 axes[0].set(xlabel="error, standard deviations", title="all removed cells")
 axes[1].errorbar(truth, guess, [guess - low, high - guess], fmt="o", ms=4, lw=0.8, color="#1f6fb4")

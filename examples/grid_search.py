@@ -29,7 +29,7 @@ print(f"best: {search.best_params_}")
 
 # %%
 accuracy = np.reshape(search.cv_results_["mean_test_score"], (len(widths), len(rates)))
-figure, ax = plt.subplots(figsize=(5, 4))
+figure, ax = plt.subplots(figsize=(5, 3.2))
 image = ax.imshow(accuracy, cmap="viridis")
 ax.set(xlabel="learning rate", ylabel="width d")
 ax.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])

@@ -42,7 +42,7 @@ why = detector.estimator_.cell_uncertainty(table, "atypical").iloc[top].nlargest
 print(pd.DataFrame({"value": table.loc[top, why.index], "median": table.median()[why.index]}))
 
 # %%
-figure, axes = plt.subplots(1, 2, figsize=(10, 4))
+figure, axes = plt.subplots(1, 2, figsize=(8, 3.4))
 bins = np.linspace(scores["varjepa"].min(), scores["varjepa"].max(), 30).tolist()
 axes[0].hist(scores["varjepa"][~is_malignant], bins, color="#b8bdc5", label="benign")
 axes[0].hist(scores["varjepa"][is_malignant], bins, color="#c2410c", label="malignant")

@@ -43,7 +43,7 @@ for library in ("pandas", "polars"):
 embed
 
 # %%
-figure, ax = plt.subplots(figsize=(6, 3.5))
+figure, ax = plt.subplots(figsize=(6, 2.8))
 for position, folds in enumerate(scores.values()):
     ax.scatter(folds, [position] * len(folds), color="#1f6fb4")
     ax.scatter(folds.mean(), position, marker="|", s=400, color="#c2410c")

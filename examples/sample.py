@@ -42,7 +42,7 @@ for name, made in (("sampled", rows), ("shuffled", shuffled)):
 # Rows with a body mass index that we choose: blood values follow.
 heavy = model.sample(len(df), given={"bmi": [38.0]})
 
-figure, axes = plt.subplots(1, 3, figsize=(12, 4))
+figure, axes = plt.subplots(1, 3, figsize=(10, 3.4))
 for ax, table, title in ((axes[0], df, "real"), (axes[1], rows, "sampled")):
     ax.scatter(table["s1"], table["s2"], s=8, alpha=0.6, color="#1f6fb4")
     ax.set(title=title, xlabel="s1: total cholesterol", ylabel="s2: LDL", xlim=(80, 310))

@@ -7,8 +7,8 @@ folder, continues from a checkpoint, and the embedding goes into a folder file b
 """
 
 # %%
-# Four small Parquet files stand for the large ones; the calls are the same. Two layers of width 32,
-# 400 steps.
+# Four small Parquet files stand for the large ones; the calls are the same. A small model, 400
+# steps.
 import tempfile
 from pathlib import Path
 
@@ -48,7 +48,7 @@ temporary.cleanup()
 # How the training went: the objective, and the likelihood of held-out cells that selects the epoch.
 epochs = [record["epoch"] for record in model.history_]
 looked = [record for record in model.history_ if model.selected_by_ in record]
-figure, axes = plt.subplots(1, 2, figsize=(10, 3.6))
+figure, axes = plt.subplots(1, 2, figsize=(8, 3.3))
 axes[0].plot(epochs, [record["loss"] for record in model.history_], color="#1f6fb4")
 axes[0].set(xlabel="epoch", ylabel="loss", title="objective, training rows")
 scores = [record[model.selected_by_] for record in looked]

@@ -5,7 +5,7 @@
    all rows give, also where a row has many copies.
 2. Neighbours are exact and in order: the same as by all distances, computed by hand. All columns
    count alike whatever their unit, constant ones nothing; a table's rows have a mean squared
-   distance of 1.
+   distance of 1. Numbers count by rank, so that a far one changes nothing for the others.
 3. Rows of a cluster have neighbours of that cluster; missing cells and unseen levels do no harm.
 4. The result is a frame of the query's library with k rows a row.
 5. A wrong k, an empty query and a column that is missing are refused in one sentence. The command
@@ -26,7 +26,7 @@ from tests.cli.test_shell import Captured, assert_refused, run
 from tests.small import small
 from varjepa import VarTJEPA
 from varjepa.errors import InputError
-from varjepa.estimators.similar import WEIGHTS, nearest_rows, view_scales
+from varjepa.estimators.similar import WEIGHTS, nearest_rows, to_ranks, view_scales
 
 SMALL = {
     "d": 8, "depth": 1, "heads": 2, "ff": 8, "predictor_width": 8, "predictor_depth": 1,
@@ -114,6 +114,24 @@ def test_columns_count_alike() -> None:
     other_unit = views * np.array([1e5, *[1.0] * 3, 1e5, *[1.0] * 6])
     again = other_unit * view_scales(other_unit.astype(np.float32), columns, widths)
     np.testing.assert_allclose(again, scaled, rtol=1e-3, atol=1e-6)
+
+
+def test_numbers_count_by_rank() -> None:
+    rng = np.random.default_rng(0)
+    views = rng.normal(size=(50, 4)).astype(np.float32)
+    views[:, 1] = 3.0 + 1e-6 * rng.normal(size=50)  # rounding
+    views[10, 0] = views[20, 0]
+    far = views.copy()
+    far[views[:, 0].argmax(), 0] = 1e6
+    found, asked = views.copy(), views[:5].copy()
+    to_ranks(found, asked, 2)
+    below = (views[:, None, 0] > views[None, :, 0]).mean(1)
+    equal = (views[:, None, 0] == views[None, :, 0]).mean(1)
+    np.testing.assert_allclose(found[:, 0], below + equal / 2, atol=1e-6)
+    np.testing.assert_array_equal(found[:, 1:], views[:, 1:])
+    np.testing.assert_array_equal(asked, found[:5])
+    to_ranks(far, None, 2)
+    np.testing.assert_array_equal(far, found)
 
 
 def test_neighbours_are_of_the_same_cluster(model: VarTJEPA) -> None:

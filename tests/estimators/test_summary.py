@@ -6,8 +6,9 @@
    checked as before: the card is not in the manifest, and may be changed or missing.
 3. Hostile names change neither the card's tables nor the notebook's elements.
 4. A README.md that varjepa did not write is left as it is, with a warning.
-5. A fitted model shows columns, curves and quality in a notebook, an embedding its features; text
-   stays as it was, and an estimator that is not fitted shows scikit-learn's diagram.
+5. A fitted model shows columns, curves and quality in a notebook, an embedding a map of its rows
+   and its features; text stays as it was, and an estimator that is not fitted shows scikit-learn's
+   diagram.
 6. Sentences say whether the fit is good, compared with the columns' own distributions, and whether
    a longer one would help. A fit of less than two validations is never good, nor is one that a
    number of steps or seconds ended while it improved. They fit a terminal of 80 columns.
@@ -34,6 +35,7 @@ from varjepa.estimators.summary import (
     MARK,
     curve_svg,
     describe_training,
+    map_svg,
     model_card,
     model_html,
     training_words,
@@ -91,7 +93,7 @@ def test_the_card_says_what_and_how(folder: Path, model: VarTJEPA) -> None:
         "- torch: ",
     ):
         assert words in card
-    assert "learning\\_rate" not in card  # a default
+    assert "learning_rate" not in card  # a default
     assert model_card(VarTJEPA.load(folder)) == card
 
 
@@ -168,6 +170,16 @@ def test_a_fitted_model_in_a_notebook(model: VarTJEPA) -> None:
     table = embedding._repr_html_()
     assert "5 rows" in table
     assert Tags(table).tags.count("tr") == 1 + len(embedding.features)
+    assert Tags(table).tags.count("circle") == 5
+
+
+def test_a_map_of_an_embedding_has_a_point_a_row() -> None:
+    mean = np.random.default_rng(0).normal(size=(2500, 2, 4)).astype(np.float32)
+    shown = map_svg(mean)
+    assert Tags(shown).tags.count("circle") == 834  # every third
+    assert "834 rows" in shown
+    for few in (mean[:2], np.zeros_like(mean), np.full_like(mean, np.nan)):
+        assert map_svg(few) == ""
 
 
 def test_an_estimator_that_is_not_fitted_shows_the_diagram() -> None:

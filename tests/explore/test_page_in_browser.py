@@ -1,10 +1,13 @@
 """Claims about the explorer in a real browser.
 
-1. The map shows every row with a place, coloured by a measure, a number, a date or a category.
+1. The map shows every row with a place, coloured by a measure, a number, a date or a category. At
+   first it is a category of few levels, one that the model does not use before others; and beside
+   the map are the rows with the highest outlier score, which a click opens.
 2. Dragging over a group compares its columns with the rest, the largest difference first; so does
    a click on a level of the legend, and a search.
    Enter opens what is found: a row, or a list of rows with that of an exact number first.
-3. A click on a point opens its row: its cells, the most surprising first, and five similar rows.
+3. A click on a point opens its row: its cells, the most surprising first and of many the first few,
+   and five similar rows.
    Numbers have a scale: a percentile, a cell's surprise as text, a distance and what differs most.
    Columns that the model does not use are marked.
 4. The keyboard moves from point to point, opens a row, closes it and has the focus again.
@@ -104,6 +107,9 @@ def test_the_map_shows_every_row_in_colour(page: Page) -> None:
     data = example()
     page.open(replace(data, x=(math.nan, *data.x[1:])))
     assert page.js("placed.length") == 299
+    assert page.text("#legend b") == "colour"
+    assert page.js("byId('colour').selectedOptions[0].text") == "colour"
+    page.choose("uncertainty")
     assert page.text("#legend b") == "uncertainty"
     page.choose("colour")
     blue, orange = page.painted((0, 114, 178)), page.painted((230, 159, 0))
@@ -120,6 +126,30 @@ def test_the_map_shows_every_row_in_colour(page: Page) -> None:
     assert page.painted((253, 231, 37)) > 100
     page.choose("built")
     assert page.text("#legend .scale").split() == ["2010-01-15", "2019-01-15"]
+
+
+def test_the_first_colour_is_a_label_and_the_first_rows_are_outliers(page: Page) -> None:
+    data = example()
+    label = replace(data.columns[0], name="label", is_used=False)
+    page.open(replace(data, columns=(*data.columns, label)))
+    assert page.text("#legend b") == "label"
+    name, scores = data.measures[-1]
+    assert page.text("#unusual h2").startswith(f"Highest {name}")
+    row = max(range(300), key=lambda i: scores[i] or 0.0)
+    page.browser.click("#unusual button")
+    assert page.text("#panel-title") == f"Row r{row}"
+    page.open(replace(data, columns=data.columns[1:]))
+    assert page.text("#legend b") == name  # without categories
+
+
+def test_of_many_cells_the_first_are_shown(page: Page) -> None:
+    page.open(example(extra=20))
+    page.js("openRow(7)")
+    cells = "[...document.querySelectorAll('.row-cells li')]"
+    shown = f"{cells}.filter(e => e.checkVisibility()).length"
+    assert page.js(shown) == 5
+    page.browser.click(".more summary")
+    assert page.js(shown) == 24
 
 
 @pytest.mark.parametrize("size", [(1300, 900), (390, 844), (844, 390)])

@@ -1,6 +1,7 @@
 // The audit page: a virtual ARIA grid of the table, coloured by suspicion, and a panel for a cell.
 
-const ROW = 30, HEAD = 44, FIRST = 128; // pixels, as in audit.css
+const ROW = 30, HEAD = 44; // pixels, as in audit.css
+const FIRST = innerWidth < 900 ? 128 : 176; // of the rows' numbers and worst columns
 const AHEAD = 10; // rows drawn above and below the visible ones
 
 const rowCount = data.labels.length;
@@ -141,7 +142,7 @@ let widths = null;
 function measure() {
   const longest = (texts, share) => {
     const lengths = (texts.values ?? texts.levels).map((t) => t?.length ?? 0).sort((a, b) => a - b);
-    return lengths[Math.floor((lengths.length - 1) * share)] ?? 0;
+    return lengths[Math.ceil((lengths.length - 1) * share)] ?? 0;
   };
   const ruler = document.createElement("canvas").getContext("2d");
   const style = getComputedStyle(grid);
@@ -164,6 +165,7 @@ function layOut() {
   const wide = `${lefts.at(-1)}px`;
   byId("heads").style.width = byId("rows").style.width = wide;
   byId("rows").style.height = `${state.view.length * ROW}px`;
+  grid.style.setProperty("--first", `${FIRST}px`);
   grid.style.setProperty("--content", `${state.view.length * ROW + HEAD + 2}px`);
 }
 

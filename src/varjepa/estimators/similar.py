@@ -1,17 +1,18 @@
 """Which rows of a table are most similar to a row: its nearest ones by three views of each row.
 
-- values: numbers, and categories one-hot; a missing cell has its expectation,
+- values: numbers as ranks, and categories one-hot; a missing cell has its expectation,
 - expectations: the mean or the probabilities of each cell, given the other cells of the row,
 - latents: the posterior means of all features.
 
 A cell's expectation does not depend on the cell itself. A column that the others do not predict has
-nearly the same expectation in all rows, and so hardly counts in the second view. No label is used.
+nearly the same expectation in all rows, and so hardly counts in the second view. Ranks keep the few
+large values of a skewed number from being all that counts of it. No label is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
 WEIGHTS = (1.0, 0.25, 0.5)
 """Of values, expectations and latents; benchmarks/results/similar-choice.json says how chosen."""
 
+STILL = 1e-9
+"""a variance that is nothing but rounding"""
+SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
+"""of equal values, whose rank is in their middle"""
+
 
 def comparable_rows(
     estimator: VarTJEPA, X: EncodedTable, query: EncodedTable | None = None
@@ -43,9 +49,23 @@ def comparable_rows(
         return row_views(model, rows, columns.to(rows.num.device))
 
     points = estimator._compute(X, views)
+    asked = None if query is None else estimator._compute(query, views)
+    to_ranks(points, asked, estimator.model_.shape.numeric)
     scales = view_scales(points, columns.tolist(), value_widths(estimator.model_))
     points *= scales
-    return points, None if query is None else estimator._compute(query, views) * scales
+    return points, None if asked is None else asked * scales
+
+
+def to_ranks(points: NDArray[np.float32], asked: NDArray[np.float32] | None, numbers: int) -> None:
+    """Put the shares of ``points`` that lie below in place of their first columns, the numbers.
+
+    Columns that do not vary but for rounding stay.
+    """
+    for column in np.flatnonzero(points[:, :numbers].var(0, dtype=np.float64) > STILL):
+        known = np.sort(points[:, column])
+        for rows in (points,) if asked is None else (points, asked):
+            below, up_to = (np.searchsorted(known, rows[:, column], side) for side in SIDES)
+            rows[:, column] = (below + up_to) / (2 * len(known))
 
 
 def row_views(model: VarTJepa, rows: EncodedTable, columns: Tensor) -> Tensor:
@@ -89,7 +109,7 @@ def view_scales(
 
 def _inverse(variance: NDArray[Any]) -> NDArray[np.float64]:
     """1 / variance; 0 where there is none but rounding."""
-    return np.divide(1.0, variance, out=np.zeros(len(variance)), where=variance > 1e-9)
+    return np.divide(1.0, variance, out=np.zeros(len(variance)), where=variance > STILL)
 
 
 def nearest_rows(

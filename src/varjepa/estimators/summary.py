@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from varjepa.environment import describe_arithmetic
 from varjepa.files import write_text
@@ -49,8 +50,9 @@ RULE = (
     f"{LEAST_ROWS} training rows and {LEAST_SHARE:.0%} of them have it."
 )
 
-_ODD = re.compile(r"[\\`*_\[\]<>|&~$@]|:(?=//)|(?<=www)\.", re.IGNORECASE)
-"""What Markdown would not show as it is, links that begin with https: or www. included."""
+_ODD = re.compile(r"[\\`*\[\]<>|&~$@]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\.", re.IGNORECASE)
+"""What Markdown would not show as it is, links that begin with https: or www. included. A single
+underscore within a word means nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,6 +371,8 @@ def _escape(text: str) -> str:
 
     >>> print(_escape("a|b <img> *c* [d](e) www.f https://g"))
     a\|b \<img\> \*c\* \[d\](e) www\.f https\://g
+    >>> print(_escape("body_mass_g _i_ __init__"))
+    body_mass_g \_i\_ \_\_init\_\_
     """
     return _ODD.sub(r"\\\g<0>", text)
 
@@ -387,7 +391,7 @@ def model_html(estimator: TableEstimator) -> str:
     facts = [
         f"epoch {estimator.best_epoch_} of {len(estimator.history_)} was kept; "
         f"{validation_words(estimator)}",
-        training_words(estimator),
+        f"training: {training_words(estimator)}",
         f"settings: {settings or 'the defaults'}",
     ]
     panels = "".join(
@@ -445,6 +449,33 @@ def curve_svg(name: str, history: Sequence[dict[str, Any]], best_epoch: int) -> 
         f'<svg role="img" aria-label="{label}" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}">{mark}'
         f'<polyline points="{line}" fill="none" stroke="currentColor" stroke-width="1.5"/>'
+        "</svg></figure>"
+    )
+
+
+MAP_ROWS = 1000
+"""points of a map at most"""
+
+
+def map_svg(mean: NDArray[np.float32]) -> str:
+    """Rows as points: the first two principal components of their embeddings.  # (n, D, d)"""
+    rows = mean[:: -(-len(mean) // MAP_ROWS)].reshape(-1, mean[0].size).astype(np.float64)
+    if len(rows) < 3 or not np.isfinite(rows).all():
+        return ""
+    left, scale, _ = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
+    points = (left * scale)[:, :2]
+    if points.shape[1] < 2 or np.ptp(points) < 1e-9:
+        return ""
+    width, edge = 260.0, 6.0
+    points = edge + (points - points.min(0)) / np.ptp(points, axis=0).max() * (width - 2 * edge)
+    height = float(points[:, 1].max()) + edge
+    share = (scale[:2] ** 2).sum() / (scale**2).sum()
+    label = f"two principal components of {len(rows):,} rows, {share:.0%} of the variance"
+    dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="1.8"/>' for x, y in points)
+    return (
+        f'<figure style="margin:.4em 0"><figcaption>{label}</figcaption>'
+        f'<svg role="img" aria-label="{label}" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" fill="currentColor" fill-opacity=".45">{dots}'
         "</svg></figure>"
     )
 

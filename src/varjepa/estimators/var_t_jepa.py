@@ -56,7 +56,7 @@ from varjepa.estimators.frames import (
     with_all_columns,
 )
 from varjepa.estimators.similar import comparable_rows, nearest_rows, row_numbers
-from varjepa.estimators.summary import SHOWN, html_table
+from varjepa.estimators.summary import SHOWN, html_table, map_svg
 from varjepa.models.cells import (
     MAX_PASSES,
     NORMAL_ENTROPY,
@@ -109,7 +109,7 @@ class Embedding:
     """names along the second axis"""
 
     def _repr_html_(self) -> str:
-        """Per feature: how much its means vary over rows, and how wide the posteriors are."""
+        """A map of the rows; per feature how much its means vary, how wide the posteriors are."""
         rows, features, d = self.mean.shape
         lines = [
             (name, f"{spread:.3g}", f"{width:.3g}")
@@ -121,7 +121,7 @@ class Embedding:
         more = f"<p>{features - SHOWN:,} more features.</p>" if features > SHOWN else ""
         table = html_table(head, lines[:SHOWN])
         size = f"{rows:,} rows, {features:,} features, {d} dimensions"
-        return f"<div><b>Embedding</b>: {size}{table}{more}</div>"
+        return f"<div><b>Embedding</b>: {size}{map_svg(self.mean)}{table}{more}</div>"
 
 
 # --- predicted and sampled cells as tables

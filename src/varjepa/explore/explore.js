@@ -10,7 +10,7 @@ const VIRIDIS = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89
 const HUES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c7a00"]; // Okabe and Ito's, a darker yellow
 const OTHER = "#8b949e", FADED = "rgba(139,148,158,.22)";
 const smallScreen = matchMedia("(max-width: 760px), (max-height: 520px)");
-const BINS = 12, COMPARED = 40, LISTED = 8, FULL_COLOUR = 4, NEAR = 14, CLICK = 6;
+const BINS = 12, COMPARED = 40, LISTED = 8, CELLS = 5, UNUSUAL = 5, FULL_COLOUR = 4, NEAR = 14, CLICK = 6;
 
 const state = {
   colouring: null, // a measure or a column
@@ -297,12 +297,15 @@ function openRow(row) {
   const about = data.measures.map(({ name, numbers }) => [text(name), el("span", {}, number(numbers[row]), el("small", {}, rank(numbers, row)))]);
   const cells = columns.map((c) => ({ c, heat: c.atypical ? c.atypical[row] : null })).sort((a, b) => (b.heat ?? -1) - (a.heat ?? -1));
   const similar = data.similar[row].map((other, k) => similarLine(row, other, data.distances[row][k]));
+  const lines = cells.map(({ c, heat }) => ownCell(c, row, heat));
+  const more = lines.splice(lines.length > CELLS + 1 ? CELLS : lines.length);
   panel.open(el("span", {}, "Row ", text(data.labels[row])), "", [
     about.length ? pairs(about) : null,
-    similar.length ? el("h3", {}, "Similar rows", el("small", {}, "two rows are about 1 apart")) : null,
+    el("h3", {}, "Cells", el("small", {}, columns.some((c) => c.atypical) ? "the least likely first; 1 is usual" : "")),
+    el("ul", { class: "cells row-cells" }, lines),
+    more.length ? el("details", { class: "more" }, el("summary", {}, `${count(more.length)} more cells`), el("ul", { class: "cells row-cells" }, more)) : null,
+    similar.length ? el("h3", {}, "Similar rows", el("small", {}, "random rows are about 1 apart")) : null,
     similar.length ? el("ul", { class: "cells similar" }, similar) : null,
-    el("h3", {}, "Cells", el("small", {}, columns.some((c) => c.atypical) ? "the least likely first, 1 is usual" : "")),
-    el("ul", { class: "cells row-cells" }, cells.map(({ c, heat }) => ownCell(c, row, heat))),
   ], clear);
   reveal(row);
   redraw();
@@ -509,6 +512,25 @@ function next(from, dx, dy) {
   return best;
 }
 
+/** Where to begin, beside the map: the rows whose last measure, the outlier score, is highest. */
+function showUnusual() {
+  const measure = data.measures.at(-1);
+  if (!measure) return;
+  const { name, numbers } = measure;
+  const rows = [...Array(rowCount).keys()].filter((i) => numbers[i] !== null).sort((a, b) => numbers[b] - numbers[a]);
+  const line = (row) => {
+    const least = columns.filter((c) => c.atypical && c.atypical[row] !== null).sort((a, b) => b.atypical[row] - a.atypical[row])[0];
+    return cellLine(`Row ${data.labels[row]}`, least ? `${least.name} ${least.read(row) ?? "·"}` : number(numbers[row]), null, () => openRow(row));
+  };
+  byId("unusual").append(el("h2", {}, "Highest ", text(name), el("small", {}, "and the least likely cell")), el("ul", { class: "cells" }, rows.slice(0, UNUSUAL).map(line)));
+}
+
+/** A category of few levels shows most at first sight; one that the model does not use comes first. */
+function firstColouring(choices) {
+  const isFew = (c) => !c.numbers && binsOf(c).count >= 2 && binsOf(c).count <= HUES.length;
+  return columns.find((c) => !c.used && isFew(c)) ?? columns.find(isFew) ?? choices[0];
+}
+
 function start() {
   fillHead();
   const used = (is) => columns.filter((c) => c.used === is);
@@ -555,7 +577,12 @@ function start() {
   smallScreen.addEventListener("change", fold);
   fold();
   search();
-  if (choices.length) colourBy(choices[0]);
+  showUnusual();
+  if (choices.length) {
+    const first = firstColouring(choices);
+    byId("colour").value = choices.indexOf(first);
+    colourBy(first);
+  }
   layOut();
   new ResizeObserver(layOut).observe(byId("map"));
 }

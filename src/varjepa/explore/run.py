@@ -107,7 +107,7 @@ def explore(
     data = ExploreData(
         title=title,
         facts=(
-            ("rows", f"{len(numbers):,}{of_all}, numbered from 0"),
+            ("rows", f"{len(numbers):,}{of_all}, counted from 0"),
             ("columns", f"{total:,}" + (f", {unused:,} not used by the model" if unused else "")),
             ("map", "t-SNE" if len(numbers) >= FEW_ROWS else "principal components"),
         ),

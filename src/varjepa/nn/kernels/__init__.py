@@ -49,7 +49,8 @@ def reference_only() -> Iterator[None]:
 
 def describe_kernels(device: torch.device) -> dict[str, str]:
     """Which fast paths a device can take, in words; the reference takes what is left."""
-    long = {"attend_long": f"yes, from {LONG_SEQUENCE} tokens a row"}
+    memory = "attention whose memory grows with the tokens, not their square"
+    long = {"attend_long": f"yes, from {LONG_SEQUENCE} tokens a row: {memory}"}
     if device.type == "cpu":
         return long
     from varjepa.nn.kernels.fused_block import WIDTHS, why_not_fused

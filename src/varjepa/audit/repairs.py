@@ -3,13 +3,15 @@
     confidence = P(the cell is wrong) · P(the repair is right | the cell is wrong)
 
 The first factor makes a probability of the log odds, with the share of flagged cells as the prior.
-The second is the model's; of a number, the probability within a quarter of the column's spread.
+The second is the model's; of a number, the probability within a quarter of the column's spread. A
+number that is far away only by its sign or decimal point is repaired by that.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -17,12 +19,12 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from varjepa.audit.odds import MIN_LOG_P
+from varjepa.audit.odds import MIN_LOG_P, SPREADS
 from varjepa.audit.scoring import CellScorer, Details, numbers_in_text
 from varjepa.audit.text import OTHER_CAUSE, plain_number
 from varjepa.estimators.cells import decode_values
 from varjepa.tables.codec import EncodedTable
-from varjepa.tables.columns import category_text, read_parts
+from varjepa.tables.columns import NumericFeature, category_text, read_parts
 from varjepa.tables.values import NANOSECONDS, is_text, shown_text, value_type
 
 Floats = NDArray[np.float64]
@@ -117,11 +119,11 @@ def describe_cells(
         here = needed[begin : begin + DESCRIBED_ROWS]
         low, high = np.searchsorted(places[order], [here[0], here[-1] + 1])
         mine = order[low:high]
-        details = scorer.details(rows.take(torch.as_tensor(here)))
+        columns, at = listed[mine, 1], np.searchsorted(here, places[mine])
+        asked = {scorer.names[j]: at[columns == j] for j in np.unique(columns)}
+        details = scorer.details(rows.take(torch.as_tensor(here)), asked)
         block = picked.take(pa.array(here))
-        _Description(scorer, block, details, wrong, found).add(
-            mine, listed[mine, 1], np.searchsorted(here, places[mine])
-        )
+        _Description(scorer, block, details, wrong, found).add(mine, columns, at)
     return found
 
 
@@ -153,16 +155,18 @@ class _Description:
         )
         for j in np.unique(columns):
             name, mine = self.scorer.names[j], columns == j
-            texts = [shown_text(t[name]).to_pylist() for t in (best, lower, upper)]
-            for i, place in zip(listed[mine], places[mine], strict=True):
-                if self.found.confidence[i] is None and name in self.scorer.places:
-                    continue  # there is no other level
-                scalar = best[name][int(place)]
-                if name not in self.scorer.places:
-                    scalar = self._number(name, i, place, scalar, texts)
-                if scalar.is_valid:
-                    self.found.typed.setdefault(name, []).append((int(i), scalar))
-                    self.found.repair[i] = texts[0][place]
+            texts = shown_text(best[name])
+            repairs = {
+                int(i): (best[name][int(place)], texts[int(place)].as_py())
+                for i, place in zip(listed[mine], places[mine], strict=True)
+            }
+            if name not in self.scorer.places:
+                ends = [shown_text(side[name]).to_pylist() for side in (lower, upper)]
+                self._numbers(name, listed[mine], places[mine], ends, repairs)
+            for i, (scalar, text) in repairs.items():
+                if self.found.confidence[i] is not None and scalar.is_valid:  # None: no other level
+                    self.found.typed.setdefault(name, []).append((i, scalar))
+                    self.found.repair[i] = text
 
     def _levels(self, name: str, listed: Integers, places: Integers, codes: Integers) -> None:
         column = self.codec.schema.columns[self.codec.schema.names.index(name)]
@@ -193,44 +197,130 @@ class _Description:
             self.found.confidence[i] = float(wrong * p[best[0]])
             self.found.levels[i] = tuple((named[k], float(p[k])) for k in best if p[k] > 0.0)
 
-    def _number(
-        self, name: str, i: int, place: int, scalar: pa.Scalar, texts: list[list[str | None]]
-    ) -> pa.Scalar:
+    def _numbers(
+        self,
+        name: str,
+        listed: Integers,
+        places: Integers,
+        ends: list[list[str | None]],
+        repairs: dict[int, tuple[pa.Scalar, str | None]],
+    ) -> None:
+        """Confidence, interval and histogram of a column's cells; repairs that their form gives."""
+        found, d = self.found, self.details
         feature = self.scorer.features[name][0]
-        self.found.lower[i], self.found.upper[i] = texts[1][place], texts[2][place]
-        number, raw = self.codec.numeric[feature], self.block[name][int(place)]
-        sure = self.wrong.by_odds(i) * float(self.details.confidence[place, feature])
+        column = self.codec.schema.columns[self.codec.schema.names.index(name)]
+        number, raw = self.codec.numeric[feature], self.block[name]
+        is_textual = is_text(value_type(raw.type))
+        given = numbers_in_text(raw)[0] if column.kind == "numeric" and is_textual else raw
+        parts = read_parts(column, given)
+        values = next(iter(parts.values.values())).astype(np.float64)
+        far = np.zeros(len(values))
+        if column.kind == "numeric" and name in self.scorer.tails:
+            far = np.where(parts.valid, self.scorer.tails[name].distance(values), 0.0)
+        has_bins = bool(d.bins.shape[-1] and len(number.bins))
+        axis = _Axis.of(number, column.unit, has_bins)
+        low_ends, high_ends = (axis(np.array(s)) for s in (number.bins.low, number.bins.high))
+        median, *interval = (axis(side[:, feature]) for side in (d.median, d.lower, d.upper))
+        for i, place in zip(listed.tolist(), places.tolist(), strict=True):
+            found.lower[i], found.upper[i] = ends[0][place], ends[1][place]
+            wrong = self.wrong.by_odds(i)
+            found.confidence[i] = wrong * self._near(number, place, feature)
+            text = raw[place].as_py() if is_textual else None
+            meant = plain_number(text) if isinstance(text, str) else None
+            if meant is not None and meant != text:
+                found.confidence[i] = FORM_CONFIDENCE
+                repairs[i] = pa.scalar(meant), meant
+                continue
+            if not has_bins:
+                continue
+            masses = d.bins[place, feature, : len(number.bins)].astype(np.float64)
+            repair = median[place]
+            if far[place] > 0.0:
+                half = SPREADS * self.scorer.tails[name].spread
+                slip = find_slip(
+                    values[place], low_ends, high_ends, masses, half, number.scaler.is_integer
+                )
+                if slip is not None:
+                    repair, found.confidence[i] = slip[0], wrong * slip[1]
+                    scalar = pa.scalar(repair).cast(repairs[i][0].type, safe=False)
+                    repairs[i] = scalar, shown_text(pa.chunked_array([[scalar.as_py()]]))[0].as_py()
+            if i < DETAILED:
+                value = values[place] * axis.factor if parts.valid[place] else None
+                low, high = (float(side[place]) for side in interval)
+                found.histograms[i] = Histogram(
+                    axis.edges, tuple(masses.tolist()), value, float(repair), (low, high)
+                )
+
+    def _near(self, number: Any, place: int, feature: int) -> float:
+        """Probability that the true number is near the median."""
+        sure = float(self.details.confidence[place, feature])
         if len(number.bins):
             median = self.details.median[[place], feature].astype(np.float64)
             if number.bins.share[int(number.bins.index(median)[0])] >= COMMON:
                 sure /= 2.0
-        self.found.confidence[i] = sure
-        if is_text(value_type(raw.type)) and isinstance(raw.as_py(), str):
-            meant = plain_number(raw.as_py())
-            if meant is not None and meant != raw.as_py():
-                self.found.confidence[i] = FORM_CONFIDENCE
-                texts[0][place] = meant
-                return pa.scalar(meant)
-        if i < DETAILED and self.details.bins.shape[-1] and len(number.bins):
-            self.found.histograms[i] = self._histogram(name, place, feature)
-        return scalar
+        return sure
 
-    def _histogram(self, name: str, place: int, feature: int) -> Histogram:
-        column = self.codec.schema.columns[self.codec.schema.names.index(name)]
-        number, d = self.codec.numeric[feature], self.details
-        factor = 1.0 if column.unit is None else NANOSECONDS[column.unit] / NANOSECONDS["ms"]
 
-        def on_axis(unit: Any) -> list[float]:
-            values = number.scaler.from_unit(np.array(unit, dtype=np.float64), on_step=False)
-            return [float(value) * factor for value in values]
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """Values of a number or date as the page draws them: dates in milliseconds."""
 
-        cell = self.block[name].slice(int(place), 1)
-        if column.kind == "numeric" and is_text(value_type(cell.type)):
-            cell, _ = numbers_in_text(cell)
-        parts = read_parts(column, cell)
-        value = float(next(iter(parts.values.values()))[0]) * factor if parts.valid[0] else None
-        repair, *ends = on_axis([side[place, feature] for side in (d.median, d.lower, d.upper)])
-        bins = number.bins
-        edges = on_axis([bins.low[0], *bins.upper, bins.high[-1]])
-        masses = d.bins[place, feature, : len(bins)].astype(np.float64)
-        return Histogram(tuple(edges), tuple(masses.tolist()), value, repair, (ends[0], ends[1]))
+    number: NumericFeature
+    factor: float
+    edges: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, number: NumericFeature, unit: Any, has_bins: bool) -> _Axis:
+        factor = 1.0 if unit is None else NANOSECONDS[unit] / NANOSECONDS["ms"]
+        plain, bins = cls(number, factor), number.bins
+        if not has_bins:
+            return plain
+        edges = plain(np.array([bins.low[0], *bins.upper, bins.high[-1]]))
+        return cls(number, factor, tuple(edges.tolist()))
+
+    def __call__(self, unit: NDArray[Any]) -> Floats:
+        values = self.number.scaler.from_unit(unit.astype(np.float64), on_step=False)
+        return values.astype(np.float64) * self.factor
+
+
+# --- slips of a number's sign or decimal point
+
+SLIPS = (-1, 10, 100, 1000, 0.1, 0.01, 0.001)
+"""What a slip multiplies a number by: its sign or its decimal point is wrong."""
+
+MAGNITUDES = 1e6
+"""Orders of magnitude that a number may have which is wrong for another reason."""
+
+
+def find_slip(
+    value: float, low: Floats, high: Floats, masses: Floats, half: float, is_integer: bool
+) -> tuple[float, float] | None:
+    """The number that a slip made into this value, and how probable that is; None: another cause.
+
+    Half of the numbers that are far from their column are taken as slips, all equally probable. The
+    others may have any sign and magnitude, so the density of log |value| is even. That of a slip is
+    the model's at the number that was meant, which it shifts: so the two compare in any unit.
+    ``low``, ``high`` and ``masses`` are those of the bins, of which some are single values; the
+    density is measured from ``half`` below to ``half`` above the number.
+
+    Examples:
+        >>> edges, masses = np.array([30.0, 40.0, 50.0, 60.0]), np.array([0.1, 0.8, 0.1])
+        >>> find_slip(497.0, edges[:-1], edges[1:], masses, 1.0, is_integer=False)[0]
+        49.7
+        >>> find_slip(90.0, edges[:-1], edges[1:], masses, 1.0, is_integer=False) is None
+        True
+    """
+    even = 1.0 / (2.0 * math.log(MAGNITUDES))
+    found = []
+    for slip in SLIPS:
+        meant = float(Decimal(repr(float(value))) / Decimal(str(slip)))
+        is_near = low[0] - half <= meant <= high[-1] + half
+        if not is_near or (is_integer and not meant.is_integer()):
+            continue
+        begin, end = np.maximum(low, meant - half), np.minimum(high, meant + half)
+        width = np.where(low < high, high - low, 1.0)
+        share = np.where(low < high, (end - begin).clip(0.0) / width, begin <= end)
+        density = float(masses @ share) / max(2.0 * half, 1e-300)
+        found.append((abs(meant) * density / (even * len(SLIPS)), meant))
+    odds, meant = max(found, default=(0.0, 0.0))
+    return (meant, odds / (1.0 + sum(o for o, _ in found))) if odds > 1.0 else None

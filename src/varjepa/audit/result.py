@@ -163,12 +163,15 @@ class Audit:
                 f"{self._source.source} is not held in memory; changes() lists what to repair"
             )
         mask, f = self._changed(min_confidence), self._findings
-        columns = {name: self._source[name] for name in self._source.column_names}
+        is_arrow = isinstance(self._given, pa.Table)
+        table = self._given if is_arrow else self._source  # with all its columns and metadata
         for name, typed in f.cells.typed.items():
             wanted = [(int(f.places[i, 0]), scalar) for i, scalar in typed if mask[i]]
             if wanted:
-                columns[name] = _replaced(columns[name], dict(wanted))
-        return like_input(pa.table(columns), self._given)
+                place = table.column_names.index(name)
+                new = _replaced(self._source[name], dict(wanted))
+                table = table.set_column(place, table.field(place).with_type(new.type), new)
+        return table if is_arrow else like_input(table, self._given)
 
     def _changed(self, min_confidence: float) -> NDArray[np.bool_]:
         if not fits(plain(min_confidence), float) or not 0.0 <= min_confidence <= 1.0:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
+from varjepa.audit.asking import Ask, ask_cells, groups_of
 from varjepa.audit.odds import (
     FAR,
     SPREADS,
@@ -24,6 +24,7 @@ from varjepa.audit.odds import (
     NumberTails,
     cell_details,
     cell_odds,
+    spread,
     tail_odds,
 )
 from varjepa.audit.text import (
@@ -38,6 +39,8 @@ from varjepa.audit.text import (
 from varjepa.estimators import VarTJEPA
 from varjepa.estimators.calibration import level_for
 from varjepa.estimators.fitting import join_rows
+from varjepa.models.masking import FeatureMasks
+from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.tables import TableCodec
 from varjepa.tables.codec import EncodedTable
 from varjepa.tables.columns import VALUE, category_text, read_parts
@@ -114,6 +117,9 @@ class CellScorer:
         for j, feature in enumerate(codec.features):
             self.features.setdefault(feature.column, []).append(j)
         self.places = {c.column: j for j, c in enumerate(codec.categorical)}
+        numbers = {name: number for number, name in enumerate(self.features)}
+        self.groups = groups_of(np.array([numbers[f.column] for f in codec.features]))
+        """of columns that are left out at a time, of every feature"""
 
     # --- scores
 
@@ -148,15 +154,24 @@ class CellScorer:
 
     def _passes(self, rows: EncodedTable) -> tuple[Floats, Floats]:
         """T and −log p by column; a date has the mean odds of its parts.  # (N, C) each"""
-        cells = self.model.map_rows(
+        features = len(self.groups)
+        answers = self._ask(
             rows,
-            lambda model, part, columns: cell_odds(
-                model, part, columns, self.errors.to(part.num.device)
+            np.ones((len(rows), self.groups.max() + 1), dtype=bool),
+            np.tile(np.arange(features), 2),
+            lambda model, part, masks: cell_odds(
+                model, part, masks, self.errors.to(part.num.device)
             ),
-        ).astype(np.float64)
+        )
+        cells: Floats = answers.reshape(len(rows), 2, features).astype(np.float64)
         odds = [_mean_odds(cells[:, 0, self.features[name]]) for name in self.names]
         nll = [cells[:, 1, self.features[name]].mean(1) for name in self.names]
         return np.column_stack(odds), np.column_stack(nll)
+
+    def _ask(
+        self, rows: EncodedTable, asked: Bools, features: NDArray[np.int64], ask: Ask
+    ) -> NDArray[np.float32]:
+        return ask_cells(self.model, rows, asked, self.groups, features, ask)
 
     def _without_suspects(
         self, rows: EncodedTable, odds: Floats
@@ -213,13 +228,9 @@ class CellScorer:
     ) -> dict[str, Floats]:
         """P of the model's levels in the rows of rare texts.  # (rows, L) each"""
         wanted = np.unique(np.concatenate([*rare.values(), np.empty(0, dtype=np.int64)]))
-        if not len(wanted):
-            return {name: np.empty((0, 0)) for name in rare}
-        found = self.details(rows.take(torch.as_tensor(wanted)))
-        return {
-            name: found.levels[self.places[name]][np.searchsorted(wanted, places)]
-            for name, places in rare.items()
-        }
+        asked = {name: np.searchsorted(wanted, places) for name, places in rare.items()}
+        found = self.details(rows.take(torch.as_tensor(wanted)), asked)
+        return {name: found.levels[self.places[name]][places] for name, places in asked.items()}
 
     def _add_rare(
         self,
@@ -275,25 +286,40 @@ class CellScorer:
 
     # --- distributions
 
-    def details(self, rows: EncodedTable) -> Details:
-        """Distributions of all cells of rows, each given the observed cells of other columns."""
+    def details(self, rows: EncodedTable, asked: Mapping[str, NDArray[np.int64]]) -> Details:
+        """Distributions of cells, each given the observed cells of other columns.
+
+        ``asked`` are the rows whose cells of a column are asked for; the others' are 0.
+        """
         codec = self.codec
-        numeric = len(codec.numeric)
+        numeric, levels = len(codec.numeric), [len(c.levels) for c in codec.categorical]
+        bins = max((len(n.bins) for n in codec.numeric), default=0) if self.errors.has_bins else 0
+        numbers = np.arange(numeric)
+        categories = np.repeat(numeric + np.arange(len(levels)), levels)
+        features = [*[numbers] * 4, categories, np.repeat(numbers, bins)]
         mass = torch.as_tensor(level_for(self.model.calibration_, COVERAGE).reshape(-1))
-        spread = [_spread(number) for number in codec.numeric]
-        within = SPREADS * torch.tensor(spread, dtype=torch.float32)
+        quantiles = [np.array(number.marginal.quantiles) for number in codec.numeric]
+        spreads = [spread(q) if len(q) else 0.0 for q in quantiles]
+        within = SPREADS * torch.tensor(spreads, dtype=torch.float32)
 
-        def compute(model: Any, part: EncodedTable, columns: torch.Tensor) -> torch.Tensor:
+        def ask(model: VarTJepa, part: EncodedTable, masks: FeatureMasks) -> torch.Tensor:
             device = part.num.device
-            return cell_details(model, part, columns, mass.to(device), within.to(device))
+            return cell_details(model, part, masks, mass.to(device), within.to(device))
 
-        found = self.model.map_rows(rows, compute)
-        ends = np.cumsum([numeric] * 4 + [len(c.levels) for c in codec.categorical])
-        parts = np.split(found, ends, axis=1)
-        bins: NDArray[np.float32] = parts[-1].reshape(len(found), numeric, -1 if numeric else 0)
-        median, lower, upper, confidence = parts[:4]
-        levels = tuple(p.astype(np.float64) for p in parts[4:-1])
-        return Details(median, lower, upper, confidence, levels, bins)
+        of_groups = np.zeros((len(rows), self.groups.max() + 1), dtype=bool)
+        for name, places in asked.items():
+            of_groups[places, self.groups[self.features[name][0]]] = True
+        found = self._ask(rows, of_groups, np.concatenate(features), ask)
+        ends = np.cumsum([numeric] * 4 + levels)
+        median, lower, upper, confidence, *each, masses = np.split(found, ends, axis=1)
+        return Details(
+            median,
+            lower,
+            upper,
+            confidence,
+            tuple(p.astype(np.float64) for p in each),
+            masses.reshape(len(rows), numeric, bins),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,14 +345,6 @@ def _mean_odds(parts: Floats) -> Floats:
     """Log of the mean of exp(T): a mean of e-values is one.  # (N, parts) → (N,)"""
     top = parts.max(1, keepdims=True)
     return (top + np.log(np.exp(parts - top).mean(1, keepdims=True)))[:, 0]
-
-
-def _spread(number: Any) -> float:
-    """Standard deviation of the middle of a number's column, in network scale."""
-    q = np.array(number.marginal.quantiles)
-    if not len(q):
-        return 0.0
-    return float((q[84] - q[16]) / 2.0) or float((q[98] - q[2]) / 4.0)
 
 
 def number_tails(codec: TableCodec) -> dict[str, NumberTails]:

@@ -135,11 +135,12 @@ def audit(
             new = read_table(found.repaired(min_confidence))
             write_table(_joined(source, new), repaired, raw_text)
             done = len(read_table(found.changes(min_confidence)))
-            console.print(
-                f"repaired table: {repaired}; {done:,} of {found.flagged:,} flagged cells "
-                f"repaired, {found.flagged - done:,} left: no repair is sure enough",
-                soft_wrap=True,
+            left = found.flagged - done
+            said = (
+                f"repaired table: {repaired}; {done:,} of {found.flagged:,} flagged cells repaired"
             )
+            why = f", {left:,} left: no repair is sure enough" if left else ""
+            console.print(said + why, soft_wrap=True)
         shutil.rmtree(unfinished, ignore_errors=True)
     console.print(f"{found}\nreport: {out / 'report.html'}", soft_wrap=True)
 

@@ -1,11 +1,14 @@
 """Whether an audit keeps what it promises, on tables with errors that were put in.
 
     python -m benchmarks.audit calibration    # a share of 5 % false flags is asked for
+    python -m benchmarks.audit defaults       # the same as users have it: each table is fitted
+    python -m benchmarks.audit bound          # what could be found in SIM if all were known of it
     python -m benchmarks.audit folds          # one fit, or two halves that score each other
 
-Both use a small model, since every figure takes many fits or many scored tables. ``calibration``:
-a fit per table, then 20 clean tables and 20 with 3 % errors. ``folds``: three fits per table and
-seed. Half an hour each on two cores.
+``calibration`` and ``folds`` use a small model, since every figure takes many fits or many scored
+tables. ``calibration``: a fit per table, then 20 clean tables and 20 with 3 % errors. ``folds``:
+three fits per table and seed. Half an hour each on two cores. ``defaults``: 80 fits, an hour or two
+on two cores. ``bound``: no fit.
 """
 
 from __future__ import annotations
@@ -18,15 +21,17 @@ import numpy as np
 import pandas as pd
 import typer
 from numpy.typing import NDArray
+from scipy.stats import gaussian_kde, norm
 from sklearn.metrics import average_precision_score
 
+import varjepa
 from benchmarks.ground.errors import spoil
 from benchmarks.ground.tables import load
 from varjepa import VarTJEPA
 from varjepa.audit.fitting import what_to_learn_from
 from varjepa.audit.run import p_values
 from varjepa.audit.scoring import CellScorer, Scores
-from varjepa.demo.sim import draw_sim
+from varjepa.demo.sim import SimSettings, draw_sim
 from varjepa.environment import describe_environment
 from varjepa.files import write_json
 from varjepa.metrics.discoveries import ExponentialTail, benjamini_hochberg
@@ -117,6 +122,81 @@ def calibration(
 def calibrated(scores: Scores) -> NDArray[np.float64]:
     """p-values by the scores' own tails."""
     return p_values([ExponentialTail(column) for column in scores.odds.T], scores)
+
+
+@app.command("defaults")
+def defaults_command(
+    tables: list[str] = typer.Option(list(DRAWS), help="factors, sim"),
+    seeds: int = 20,
+    rows: int = 1000,
+    out: Path = RESULTS / "audit-defaults.json",
+) -> None:
+    """Flags of clean tables and of those with 3 % errors, each fitted itself, with defaults."""
+    figures = {name: defaults(DRAWS[name], seeds, rows) for name in tables}
+    about = {"seeds": seeds, "rows": rows, "level": LEVEL}
+    write_json(out, {**about, "figures": figures, "environment": describe_environment("cpu")})
+
+
+def defaults(draw: Callable[[int, int], pd.DataFrame], seeds: int, rows: int) -> dict[str, Any]:
+    """Means over seeds."""
+    clean, false, recall = [], [], []
+    for seed in range(seeds):
+        clean.append(varjepa.audit(draw(rows, seed), top=1, random_state=seed).flagged)
+        wrong = spoil(draw(rows, seed), seed)
+        cells = varjepa.audit(wrong.frame, top=1, random_state=seed).cells
+        cells = cells[cells["flagged"]]
+        places = cells["row"], wrong.frame.columns.get_indexer(cells["column"])
+        right = int(wrong.is_wrong[places].sum())
+        false.append(1.0 - right / max(1, len(cells)) if len(cells) else 0.0)
+        recall.append(right / wrong.is_wrong.sum())
+    return {
+        "clean_tables_with_flags": sum(count > 0 for count in clean),
+        "false_share": float(np.mean(false)),
+        "recall": float(np.mean(recall)),
+    }
+
+
+@app.command("bound")
+def bound_command(
+    seeds: int = 20, rows: int = 1000, out: Path = RESULTS / "audit-bound.json"
+) -> None:
+    """Recall on SIM of log odds from the truth behind it, at a limit that has 5 % false flags."""
+    found = np.array([bound(seed, rows) for seed in range(seeds)])
+    figures = {"recall": float(found[:, 0].mean()), "average_precision": float(found[:, 1].mean())}
+    about = {"seeds": seeds, "rows": rows, "level": LEVEL, "recalls": found[:, 0].tolist()}
+    write_json(out, {**about, **figures, "environment": describe_environment("cpu")})
+
+
+def bound(seed: int, rows: int) -> tuple[float, float]:
+    """No method can know more: the centre and noise of every number before it became wrong, how
+    errors are made, how often a level is flipped, and where the limit is to be.
+    """
+    sim, o = draw_sim(), SimSettings()
+    whole: pd.DataFrame = sim.to_arrow().to_pandas()
+    picked = whole.sample(rows, random_state=seed).index.to_numpy()
+    wrong = spoil(draw_sim_rows(rows, seed), seed)
+    ambiguous = sim.ambiguity[picked, None] ** o.gamma
+    is_noisy = np.zeros(o.numeric, dtype=bool)
+    is_noisy[np.argsort(-sim.prototypes.var(axis=0), kind="stable")[: o.noisy]] = True
+    centre, noise = sim.centre[picked], np.hypot(o.spread, is_noisy * ambiguous * o.noise)
+    x = wrong.frame.iloc[:, : o.numeric].to_numpy(np.float64)
+    other_row = np.column_stack([
+        gaussian_kde(column)(here) for column, here in zip(sim.numeric.T, x.T, strict=True)
+    ])  # fmt: skip
+    error = other_row + norm.pdf(x, 10.0 * centre, 10.0 * noise) + norm.pdf(x, -centre, noise)
+    numbers = np.log(error / 3.0) - norm.logpdf(x, centre, noise)
+    levels = wrong.frame.iloc[:, o.numeric :].to_numpy(object)
+    is_own = levels == np.where(sim.flipped[picked], None, sim.categorical[picked])
+    flipped = o.flip_rate * ambiguous
+    right = np.where(is_own, 1.0 - flipped, np.maximum(flipped, 1e-9) / (len(o.levels) - 1))
+    typed = np.isin(levels.astype(str), o.levels, invert=True)
+    odds = np.hstack([numbers, np.where(typed, np.inf, -np.log(1.5 * right * len(o.levels)))])
+    order = np.argsort(-odds, axis=None)
+    hits = wrong.is_wrong.ravel()[order].cumsum()
+    passed = np.flatnonzero(hits >= (1.0 - LEVEL) * np.arange(1, len(hits) + 1))
+    finite = np.nan_to_num(odds, posinf=1e9).ravel()
+    precision = average_precision_score(wrong.is_wrong.ravel(), finite)
+    return float(hits[passed[-1]] / wrong.is_wrong.sum()), float(precision)
 
 
 @app.command("folds")

@@ -24,8 +24,8 @@ from varjepa.tables.codec import EncodedTable
 
 Ask = Callable[[VarTJepa, EncodedTable, FeatureMasks], Tensor]
 
-MOST_ANSWERS = 1 << 24
-"""Numbers that are in memory at a time before those wanted are kept."""
+MOST_NUMBERS = 1 << 24
+"""Cells and answers that are in memory at a time."""
 
 
 def groups_of(columns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -50,18 +50,18 @@ def ask_cells(
     """
     found = np.zeros((len(rows), len(features)), dtype=np.float32)
     sizes = np.bincount(groups, minlength=asked.shape[1])
-    step = max(512, MOST_ANSWERS // max(len(features), 1))
     for size in np.unique(sizes):  # masks of one block have one shape
         same = np.flatnonzero(sizes == size)
-        questions = _Questions.of(groups, same, ask)
-        pairs = np.argwhere(asked[:, same])  # row and place of its group
         about = [np.flatnonzero(groups[features] == group) for group in same]
+        questions = _Questions.of(groups, same, about, ask)
+        step = max(512, MOST_NUMBERS // (len(groups) + questions.wanted.shape[1]))
+        pairs = np.argwhere(asked[:, same])  # row and place of its group
         for begin in range(0, len(pairs), step):
             row, place = pairs[begin : begin + step].T
             answers = model.map_rows(_AskedRows.of(rows, row, place), questions)
             for k, here in enumerate(about):
                 mine = place == k
-                found[np.ix_(row[mine], here)] = answers[np.ix_(mine, here)]
+                found[np.ix_(row[mine], here)] = answers[mine, : len(here)]
     return found
 
 
@@ -93,18 +93,31 @@ class _Questions:
 
     context: Tensor  # (G, D - size)
     target: Tensor  # (G, size)
+    wanted: Tensor  # (G, most) numbers of the answer that are about the group, filled up with 0
     ask: Ask
 
     @classmethod
-    def of(cls, groups: NDArray[np.int64], same: NDArray[np.int64], ask: Ask) -> _Questions:
+    def of(
+        cls,
+        groups: NDArray[np.int64],
+        same: NDArray[np.int64],
+        about: list[NDArray[np.int64]],
+        ask: Ask,
+    ) -> _Questions:
         context = np.stack([np.flatnonzero(groups != group) for group in same])
         target = np.stack([np.flatnonzero(groups == group) for group in same])
-        return cls(torch.as_tensor(context), torch.as_tensor(target), ask)
+        wanted = np.zeros((len(same), max(map(len, about))), dtype=np.int64)
+        for row, here in zip(wanted, about, strict=True):
+            row[: len(here)] = here
+        as_tensor = torch.as_tensor
+        return cls(as_tensor(context), as_tensor(target), as_tensor(wanted), ask)
 
     def __call__(self, model: Any, rows: EncodedTable, _: Tensor) -> Tensor:
         assert isinstance(rows, _AskedRows)
-        context, target = (
-            index.to(rows.num.device)[rows.group] for index in (self.context, self.target)
+        context, target, wanted = (
+            index.to(rows.num.device)[rows.group]
+            for index in (self.context, self.target, self.wanted)
         )
         seen = None if rows.observed is None else rows.observed.gather(1, context)
-        return self.ask(model, rows, FeatureMasks(context, seen, target.unsqueeze(1), None))
+        masks = FeatureMasks(context, seen, target.unsqueeze(1), None)
+        return self.ask(model, rows, masks).gather(1, wanted)

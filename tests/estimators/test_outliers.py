@@ -290,6 +290,8 @@ def test_models_of_the_detector(model: VarTJEPA) -> None:
         first.fit(rows).score_samples(rows), clone(first).fit(rows).score_samples(rows)
     )
     assert not np.array_equal(first.score_samples(rows), again.fit(rows).score_samples(rows))
+    with pytest.raises(InputError, match="must be a VarTJEPA, not int"):
+        OutlierDetector(3).fit(np.zeros((3, 2)))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="must be a VarTJEPA, not IsolationForest"):
         OutlierDetector(IsolationForest()).fit(rows)
     shares: tuple[Any, ...] = (0.0, 0.6, float("nan"), "auto")

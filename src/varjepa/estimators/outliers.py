@@ -61,10 +61,11 @@ class OutlierDetector(OutlierMixin, BaseEstimator):
             raise InputError(f"contamination must be in (0, 0.5], not {self.contamination!r}")
         given: Any = VarTJEPA() if self.estimator is None else self.estimator
         is_frozen = isinstance(given, FrozenEstimator)
-        model = given.estimator if is_frozen else clone(given)
+        model = given.estimator if is_frozen else given
         if not isinstance(model, VarTJEPA):
             raise InputError(f"estimator must be a VarTJEPA, not {type(model).__name__}")
         if not is_frozen:
+            model = clone(model)
             if model.random_state is None:
                 model.set_params(random_state=self.random_state)
             model.fit(X)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from pathlib import Path
@@ -212,6 +212,11 @@ class Objective(MaskSettings):
     imputer_kl: float = 1e-3
     """weight of KL(q ‖ r) in the imputer's own loss, which trains the imputer alone"""
 
+    def check(self) -> None:
+        MaskSettings.check(self)
+        weights = [name for name in field_names(Objective) if name.startswith("alpha_")]
+        _check_not_negative(self, (*weights, "imputer_kl"))
+
 
 @dataclass(frozen=True, slots=True)
 class PointObjective(MaskSettings):
@@ -283,8 +288,16 @@ class Training(Settings):
         for name in ("warm_up_share", "validation_share", "discard_share"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise InputError(f"{name} must be in [0, 1), not {getattr(self, name)}")
+        if not all(0.0 <= share <= 1.0 for share in self.anneal_share):
+            raise InputError(
+                f"anneal_share must be three shares in [0, 1], not {self.anneal_share}"
+            )
+        for name in ("learning_rate", "max_norm"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0.0:
+                raise InputError(f"{name} must be above 0, not {getattr(self, name)}")
         if self.time_limit is not None and not self.time_limit > 0.0:
             raise InputError(f"time_limit must be above 0 seconds, not {self.time_limit}")
+        _check_not_negative(self, ("weight_decay", "standard_errors"))
 
     def resolve(self, rows: int) -> Training:
         """The same with what is "auto" decided by the number of rows to train on."""
@@ -461,6 +474,12 @@ def _check_multiple(settings: Any, width: str, heads: str) -> None:
             f"{width} must be a multiple of {heads}, not {getattr(settings, width)} with "
             f"{getattr(settings, heads)} heads"
         )
+
+
+def _check_not_negative(settings: Any, names: Iterable[str]) -> None:
+    for name in names:
+        if getattr(settings, name) < 0.0:
+            raise InputError(f"{name} must not be negative, as {getattr(settings, name)} is")
 
 
 def field_names(kind: type) -> tuple[str, ...]:

@@ -49,11 +49,17 @@ class Settings:
     def check(self) -> None:
         """Refuse values that do not go together."""
 
+    def __repr__(self) -> str:
+        """Only what differs from the defaults, as scikit-learn shows an estimator's parameters."""
+        values = ((field, getattr(self, field.name)) for field in fields(self))  # type: ignore[arg-type]
+        own = [f"{field.name}={value!r}" for field, value in values if value != field.default]
+        return f"{type(self).__name__}({', '.join(own)})"
+
 
 # --- how large the networks are
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class EncoderSettings(Settings):
     """Encoders and predictor, which every JEPA has."""
 
@@ -86,7 +92,7 @@ class EncoderSettings(Settings):
         return cls()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Architecture(EncoderSettings):
     """The networks of :class:`varjepa.VarTJEPA`."""
 
@@ -148,7 +154,7 @@ FEW_ROWS = 2000
 """Training rows up to which the default networks are half as wide."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PointArchitecture(EncoderSettings):
     """The networks of :class:`varjepa.TJEPA`."""
 
@@ -163,7 +169,7 @@ MIN_NOISE_VARIANCE = 1e-4
 # --- what is minimised
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class MaskSettings(Settings):
     """Shares of the features that a context and a target keep, and how many targets there are."""
 
@@ -183,7 +189,7 @@ class MaskSettings(Settings):
                 raise InputError(f"{name} must be two ascending shares in [0, 1], not {low, high}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Objective(MaskSettings):
     """Masks and weights of the loss; the KL weights are the final, annealed ones."""
 
@@ -218,7 +224,7 @@ class Objective(MaskSettings):
         _check_not_negative(self, (*weights, "imputer_kl"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PointObjective(MaskSettings):
     """Masks and moving average of T-JEPA."""
 
@@ -235,7 +241,7 @@ class PointObjective(MaskSettings):
 # --- how it is optimised and validated
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Training(Settings):
     """Optimisation, length, and how validation rows pick the checkpoint."""
 
@@ -335,7 +341,7 @@ VALIDATION_STEPS = 50
 """Steps between two validations that ``validate_every="auto"`` aims at."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PointTraining(Training):
     """The training of :class:`varjepa.TJEPA`, which has an average of its own."""
 
@@ -369,7 +375,7 @@ class PointTraining(Training):
 # --- one run
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Run(Settings):
     """Where one fit keeps its checkpoints and logs. Nothing here changes the result."""
 

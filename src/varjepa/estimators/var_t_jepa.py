@@ -463,7 +463,7 @@ class VarTJEPA(TableEstimator):
             query: rows to find similar ones for: a table, or row numbers of X, as a list, a range
                 or an array. None, or X itself: every row of X. A row of X is compared with the
                 others and is never its own neighbour. A copy of it in another table does find it,
-                at distance 0.
+                at distance 0 but for rounding.
             k: how many.
 
         Returns:

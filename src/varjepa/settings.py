@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import os
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from pathlib import Path
@@ -49,11 +49,17 @@ class Settings:
     def check(self) -> None:
         """Refuse values that do not go together."""
 
+    def __repr__(self) -> str:
+        """Only what differs from the defaults, as scikit-learn shows an estimator's parameters."""
+        values = ((field, getattr(self, field.name)) for field in fields(self))  # type: ignore[arg-type]
+        own = [f"{field.name}={value!r}" for field, value in values if value != field.default]
+        return f"{type(self).__name__}({', '.join(own)})"
+
 
 # --- how large the networks are
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class EncoderSettings(Settings):
     """Encoders and predictor, which every JEPA has."""
 
@@ -86,7 +92,7 @@ class EncoderSettings(Settings):
         return cls()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Architecture(EncoderSettings):
     """The networks of :class:`varjepa.VarTJEPA`."""
 
@@ -148,7 +154,7 @@ FEW_ROWS = 2000
 """Training rows up to which the default networks are half as wide."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PointArchitecture(EncoderSettings):
     """The networks of :class:`varjepa.TJEPA`."""
 
@@ -163,7 +169,7 @@ MIN_NOISE_VARIANCE = 1e-4
 # --- what is minimised
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class MaskSettings(Settings):
     """Shares of the features that a context and a target keep, and how many targets there are."""
 
@@ -183,7 +189,7 @@ class MaskSettings(Settings):
                 raise InputError(f"{name} must be two ascending shares in [0, 1], not {low, high}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Objective(MaskSettings):
     """Masks and weights of the loss; the KL weights are the final, annealed ones."""
 
@@ -212,8 +218,13 @@ class Objective(MaskSettings):
     imputer_kl: float = 1e-3
     """weight of KL(q ‖ r) in the imputer's own loss, which trains the imputer alone"""
 
+    def check(self) -> None:
+        MaskSettings.check(self)
+        weights = [name for name in field_names(Objective) if name.startswith("alpha_")]
+        _check_not_negative(self, (*weights, "imputer_kl"))
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class PointObjective(MaskSettings):
     """Masks and moving average of T-JEPA."""
 
@@ -230,7 +241,7 @@ class PointObjective(MaskSettings):
 # --- how it is optimised and validated
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Training(Settings):
     """Optimisation, length, and how validation rows pick the checkpoint."""
 
@@ -283,8 +294,16 @@ class Training(Settings):
         for name in ("warm_up_share", "validation_share", "discard_share"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise InputError(f"{name} must be in [0, 1), not {getattr(self, name)}")
+        if not all(0.0 <= share <= 1.0 for share in self.anneal_share):
+            raise InputError(
+                f"anneal_share must be three shares in [0, 1], not {self.anneal_share}"
+            )
+        for name in ("learning_rate", "max_norm"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0.0:
+                raise InputError(f"{name} must be above 0, not {getattr(self, name)}")
         if self.time_limit is not None and not self.time_limit > 0.0:
             raise InputError(f"time_limit must be above 0 seconds, not {self.time_limit}")
+        _check_not_negative(self, ("weight_decay", "standard_errors"))
 
     def resolve(self, rows: int) -> Training:
         """The same with what is "auto" decided by the number of rows to train on."""
@@ -322,7 +341,7 @@ VALIDATION_STEPS = 50
 """Steps between two validations that ``validate_every="auto"`` aims at."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PointTraining(Training):
     """The training of :class:`varjepa.TJEPA`, which has an average of its own."""
 
@@ -356,7 +375,7 @@ class PointTraining(Training):
 # --- one run
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Run(Settings):
     """Where one fit keeps its checkpoints and logs. Nothing here changes the result."""
 
@@ -461,6 +480,12 @@ def _check_multiple(settings: Any, width: str, heads: str) -> None:
             f"{width} must be a multiple of {heads}, not {getattr(settings, width)} with "
             f"{getattr(settings, heads)} heads"
         )
+
+
+def _check_not_negative(settings: Any, names: Iterable[str]) -> None:
+    for name in names:
+        if getattr(settings, name) < 0.0:
+            raise InputError(f"{name} must not be negative, as {getattr(settings, name)} is")
 
 
 def field_names(kind: type) -> tuple[str, ...]:

@@ -137,6 +137,11 @@ def test_scores_of_cells_carry_names_order_and_kept_columns(
     np.testing.assert_allclose(scores["uncertainty:colour"], cells["colour"], rtol=1e-6)
 
 
+def test_a_warning_is_said_once(model: Path, table: Path, tmp_path: Path, capsys: Captured) -> None:
+    assert run("score", model, table, "--out", tmp_path / "score.csv", "--per-column") == 0
+    assert capsys.readouterr().err.count("ignored columns that the model does not use") == 1
+
+
 def test_embed_with_an_aggregate(model: Path, table: Path, tmp_path: Path) -> None:
     out = tmp_path / "e.csv"
     options = ["--out", out, "--uncertainty", "nll-balanced", "--keep", "label"]

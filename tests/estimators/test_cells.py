@@ -9,7 +9,8 @@
 5. The calibration is saved, checked when read, and the same after a fit from files. Columns with
    few values lean on the others.
 6. Sampled numbers keep what is special about their column: a spike its share and its exact value,
-   a discrete column its values, a date its step and weekday.
+   a discrete column its values, a date its step and weekday. Numbers of half precision and tiny
+   ones are sampled as well.
 7. Gaussian numbers have intervals too.
 8. A row is unpredictable where its cells are undecided, atypical where they are unlikely, ambiguous
    between clusters. What that needs is saved, and checked when read.
@@ -238,6 +239,19 @@ def test_samples_keep_spikes_values_and_steps(model: VarTJEPA) -> None:
     assert (drawn["day"].dt.day_name() == "Saturday").all()
     assert (drawn["day"] == drawn["day"].dt.normalize()).all()
     assert (drawn["same"] == "one").all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit"), [("float16", 1.0), ("float32", 1e-36), ("float64", 1e-300)]
+)
+def test_samples_of_short_and_tiny_numbers(kind: str, unit: float) -> None:
+    values = np.random.default_rng(0).normal(size=(60, 2)) * unit
+    frame = pd.DataFrame(values, columns=["a", "b"]).astype(kind)
+    drawn = fit_small(VarTJEPA, frame, **{**SMALL, "max_steps": 2}).sample(40)
+    assert list(drawn.dtypes) == list(frame.dtypes)
+    assert not drawn.isna().any().any()
+    assert drawn["a"].nunique() > 20
+    assert drawn["a"].between(frame["a"].min(), frame["a"].max()).all()
 
 
 def test_gaussian_numbers_have_intervals(table: pd.DataFrame) -> None:

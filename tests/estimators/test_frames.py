@@ -6,6 +6,8 @@ back is like what they passed in.
 3. Imputing keeps types: pandas categories (ordered ones too), nullable integers, booleans and text,
    dates with a zone, polars categories and enums, Arrow dictionaries. A level that the frame's own
    type lacks is added to it.
+4. Column names that are integers stay integers, and known cells of mixed objects the objects they
+   were.
 """
 
 from __future__ import annotations
@@ -167,3 +169,16 @@ def test_a_missing_boolean_is_not_false() -> None:
     predicted = like_input(pa.table({"flag": [None, False, None]}), frame)
     assert predicted["flag"].isna().tolist() == [True, False, True]
     assert like_input(pa.table({"flag": [True, False, True]}), frame)["flag"].dtype == bool
+
+
+def test_names_and_known_cells_of_pandas_stay_what_they_were() -> None:
+    mixed = pd.Series([1, "a", None, True, "b", 1], dtype=object)
+    frame = pd.DataFrame({0: [0.5, None, 1.5, 2.5, 1.0, 0.0], 7: mixed})
+    model = small(VarTJEPA, **SMALL, random_state=0).fit(frame)
+    filled = model.impute(frame)
+    predictions = model.predict_cells(frame)
+    for result in (filled, predictions.best, model.cell_uncertainty(frame)):
+        assert list(result.columns) == [0, 7]
+    assert [type(cell) for cell in filled[7]] == [int, str, str, bool, str, int]
+    assert not frame.fillna(filled).isna().any().any()
+    assert np.isfinite(predictions.levels(7).to_numpy()[2]).all()

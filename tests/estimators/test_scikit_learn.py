@@ -196,6 +196,14 @@ def test_pipeline_and_grid_search() -> None:
     assert alone.best_estimator_.training.learning_rate == best
 
 
+def test_settings_show_what_differs_from_the_defaults() -> None:
+    assert repr(Training()) == "Training()"
+    assert repr(Architecture(d=8, depth=2)) == "Architecture(d=8, depth=2)"
+    model = VarTJEPA(Architecture(d=8), training=Training(time_limit=60.0))
+    shown = " ".join(repr(model).split())
+    assert shown == "VarTJEPA(architecture=Architecture(d=8), training=Training(time_limit=60.0))"
+
+
 def test_nested_parameters_replace_the_frozen_settings() -> None:
     training = Training(epochs=3)
     model = VarTJEPA(training=training)

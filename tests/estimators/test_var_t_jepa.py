@@ -287,6 +287,9 @@ def test_samples_keep_what_is_given(model: VarTJEPA) -> None:
     assert drawn["size"].nunique() > 1
     rows = model.sample(60, given=X[["size"]].fillna(0.25))
     np.testing.assert_array_equal(rows["size"], X["size"].fillna(0.25))
+    plain = model.sample(3, given={"size": [1], "colour": ["green"], "born": ["2021-01-02"]})
+    assert list(plain.dtypes) == list(whole.dtypes)
+    assert plain[["size", "colour"]].drop_duplicates().values.tolist() == [[1.0, "green"]]
     with pytest.raises(InputError, match="given has 2 rows"):
         model.sample(5, given=X[["size"]][:2])
     with pytest.raises(InputError, match="'shoe'"):

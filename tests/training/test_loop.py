@@ -386,6 +386,28 @@ def test_a_training_that_ran_out_of_time_stays_ended(tmp_path: Path) -> None:
     assert all(torch.equal(ends[0][0][name], ends[1][0][name]) for name in ends[0][0])
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong", "message"),
+    [
+        ("learning_rate", -1.0, "learning_rate must be above 0, not -1.0"),
+        ("max_norm", 0.0, "max_norm must be above 0, not 0.0"),
+        ("weight_decay", -0.1, "weight_decay must not be negative, as -0.1 is"),
+        ("standard_errors", -1.0, "standard_errors must not be negative"),
+        ("anneal_share", (0.1, -0.1, 2.0), r"anneal_share must be three shares in \[0, 1\], not"),
+    ],
+)
+def test_impossible_settings_are_refused(name: str, wrong: Any, message: str) -> None:
+    changes: dict[str, Any] = {name: wrong}
+    with pytest.raises(InputError, match=message):
+        replace(SETTINGS, **changes)
+
+
+@pytest.mark.parametrize("name", ["alpha_rec", "alpha_prediction", "imputer_kl"])
+def test_weights_are_not_negative(name: str) -> None:
+    with pytest.raises(InputError, match=f"{name} must not be negative, as -1.0 is"):
+        Objective(**{name: -1.0})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("wrong", [0.0, -1.0])
 def test_a_time_limit_is_above_zero(wrong: float) -> None:
     with pytest.raises(InputError, match="time_limit must be above 0 seconds"):

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -108,7 +108,7 @@ def _exit_code(app: typer.Typer, arguments: list[str] | None) -> int:
     try:
         refuse_unusable(sys.argv[1:] if arguments is None else arguments)
         with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+            warnings.showwarning = _show_each_once()
             code = app(args=arguments, standalone_mode=False)
         if code == INTERRUPTED:  # some versions of Typer turn Ctrl-C into this code themselves
             complain("interrupted")
@@ -201,7 +201,14 @@ def positive(option: str, value: int) -> int:
     return value
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    if is_main_process():
+def _show_each_once() -> Callable[..., None]:
+    """What prints a warning, the same one once: commands read a table several times."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
         words = " ".join(str(message).split())
-        print(f"varjepa: warning: {visible(words)}", file=sys.stderr)  # noqa: T201
+        if is_main_process() and words not in shown:
+            shown.add(words)
+            print(f"varjepa: warning: {visible(words)}", file=sys.stderr)  # noqa: T201
+
+    return show

@@ -48,7 +48,11 @@ class CellPredictions:
     """what was asked about, as it came"""
 
     def levels(self, column: str) -> Any:
-        """Probabilities of all levels of a categorical column: a frame with a column per level."""
+        """Probabilities of all levels of a categorical column: a frame with a column per level.
+
+        Levels are texts here: "true" stands for True, "10" for 10.
+        """
+        column = str(column)  # a pandas frame may have integers for names
         if column not in self._levels:
             close = suggestion(column, self._levels)
             raise InputError(f"{quoted(column)} is no categorical column of the model{close}")
@@ -138,7 +142,7 @@ def decode_values(
     for number in codec.numeric:
         kind, digits = table.schema.field(number.column).type, decimals(number.scaler)
         if number.part == VALUE and pa.types.is_floating(kind) and digits is not None:
-            values = table[number.column].to_numpy()
+            values = table[number.column].to_numpy().astype(np.float64)  # 10^digits fits in it
             rounded = pa.array(round_to(values, digits, rounding), from_pandas=True)
             place = table.column_names.index(number.column)
             table = table.set_column(place, number.column, rounded.cast(kind))
@@ -164,8 +168,12 @@ def decimals(scaler: Scaler) -> int | None:
     step = span * FLOAT32_STEP
     if not 0.0 < step < math.inf:  # a range of subnormal numbers has no step
         return None
-    return min(300, max(-300, math.floor(-math.log10(step))))
+    digits = math.floor(-math.log10(step))
+    return digits if digits <= MOST_DIGITS else None
 
+
+MOST_DIGITS = 300
+"""Values of more digits behind the point are not rounded: float64 ends at 10^308."""
 
 FLOAT32_STEP = 2.0**-22
 """Distance of values, in ranges of their column, that float32 in network scale tells apart."""

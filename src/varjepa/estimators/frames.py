@@ -80,6 +80,7 @@ def frame_kind(X: Any) -> str:
 def like_input(table: pa.Table, X: Any, with_types: bool = True) -> Any:
     """A table as the kind of object X is: columns of X have its types, a pandas frame its index.
 
+    Column names of a pandas frame that are no texts (0, 1, 2) are what they were.
     ``with_types`` False: the columns hold something else than those of X, and keep their types.
     """
     frame = as_kind(table, frame_kind(X))
@@ -89,11 +90,23 @@ def like_input(table: pa.Table, X: Any, with_types: bool = True) -> Any:
         frame = frame.assign(**_typed_columns(frame, known, _pandas_cast))
         if len(native) == len(frame):
             frame.index = native.index
+        if list(map(str, native.columns)) == list(frame.columns):
+            frame.columns = native.columns
     elif nw.dependencies.is_polars_dataframe(native) or nw.dependencies.is_polars_lazyframe(native):
         known = dict(native.collect_schema()) if with_types else {}
         typed = _typed_columns(frame, known, lambda column, to: column.cast(to))
         frame = frame.with_columns(**typed)
     return frame
+
+
+def with_known_cells(filled: Any, X: Any, missing: Mapping[str, NDArray[np.bool_]]) -> Any:
+    """Known cells as they came, where Arrow made a text of them: 1 beside "a" in pandas objects."""
+    native = nw.to_native(X, pass_through=True)
+    if nw.dependencies.is_pandas_dataframe(native):
+        for name, column in native.items():
+            if column.dtype == np.dtype(object) and str(name) in missing:
+                filled[name] = filled[name].where(missing[str(name)], column)
+    return filled
 
 
 def _typed_columns(
@@ -198,6 +211,18 @@ def _levels(column: pa.ChunkedArray) -> pa.Array:
     if not pa.types.is_dictionary(column.type) or not column.num_chunks:
         return pa.array([], value_type(column.type))
     return column.unify_dictionaries().chunk(0).dictionary.drop_null()
+
+
+def in_own_types(values: pa.Table, codec: TableCodec) -> pa.Table:
+    """Plain Python values, which have no types of their own, in those of the model's columns."""
+    types = {column.name: column.type for column in codec.schema.columns}
+    for place, name in enumerate(values.column_names):
+        kind = types.get(name, pa.null())
+        with suppress(pa.ArrowException):  # what is no such value is refused where it is encoded
+            column = values[name].cast(value_type(kind))
+            column = column.dictionary_encode() if pa.types.is_dictionary(kind) else column
+            values = values.set_column(place, name, column)
+    return values
 
 
 def with_all_columns(given: pa.Table, codec: TableCodec) -> pa.Table:

@@ -51,9 +51,11 @@ from varjepa.estimators.frames import (
     as_kind,
     fill_missing,
     frame_kind,
+    in_own_types,
     like_input,
     to_arrow,
     with_all_columns,
+    with_known_cells,
 )
 from varjepa.estimators.similar import comparable_rows, nearest_rows, row_numbers
 from varjepa.estimators.summary import SHOWN, html_table, map_svg
@@ -461,7 +463,7 @@ class VarTJEPA(TableEstimator):
             query: rows to find similar ones for: a table, or row numbers of X, as a list, a range
                 or an array. None, or X itself: every row of X. A row of X is compared with the
                 others and is never its own neighbour. A copy of it in another table does find it,
-                at distance 0.
+                at distance 0 but for rounding.
             k: how many.
 
         Returns:
@@ -772,7 +774,9 @@ class VarTJEPA(TableEstimator):
             for _ in range(n)
         ]
         self.model_.cpu()
-        return [like_input(fill_missing(table, draw, self.codec_), X) for draw in draws]
+        missing = self.codec_.missing_cells(table)
+        filled = [like_input(fill_missing(table, draw, self.codec_), X) for draw in draws]
+        return [with_known_cells(one, X, missing) for one in filled]
 
     def _given(self, n: int, given: Any) -> pa.Table:
         """The fixed columns of n rows to draw, and the others empty."""
@@ -784,6 +788,8 @@ class VarTJEPA(TableEstimator):
             table = table.take(pa.array(np.zeros(n, dtype=np.int64)))
         if table.num_rows != n:
             raise InputError(f"given has {table.num_rows} rows; give 1 row or {n}")
+        if isinstance(given, Mapping):
+            table = in_own_types(table, self.codec_)
         return with_all_columns(table, self.codec_)
 
     def _generator(self, random_state: Any) -> torch.Generator:

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from paper.datasets.catalogue import DATASETS, dataset_info
 from paper.predictors.training import XGBoostSettings
-from varjepa.estimators.fitting import ONLINE_PROBE
+from varjepa.estimators.fitting import NAMED_PROBE
 from varjepa.models.inference import Measure
 from varjepa.settings import Settings, field_names
 from varjepa.training.loop import LinearProbeSettings
@@ -451,7 +451,7 @@ def pretraining(
             if key not in unused
         },
         open_details=details,
-        probe=ONLINE_PROBE,
+        probe=NAMED_PROBE,
         ranked_by=schedule.ranked_by or paper_measure(name),
         standard_errors=schedule.standard_errors,
         epochs=epochs,

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from varjepa.errors import InputError
-from varjepa.models.inference import Measure, measure_rows
+from varjepa.models.inference import Measure, embed_and_measure
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.nn.layers import TableShape
 from varjepa.randomness import seeded_weights
@@ -243,7 +243,7 @@ def test_the_measure_decides_which_rows_are_discarded() -> None:
     model = run(rows)[0]
     measures: list[Measure] = [("posterior", "q90"), ("predictive", "geometric")]
     for measure in measures:
-        unsure = measure_rows(model, rows, measure, 0)
+        _, unsure = embed_and_measure(model, rows, measure, 0)
         truth = torch.where(unsure > unsure.quantile(0.5), (labels + 1) % 3, labels)
         probe = FilteredProbe(
             rows, labels, rows, truth, 3, LinearProbeSettings(), 0, 0.5, ranked_by=measure

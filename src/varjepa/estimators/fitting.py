@@ -64,8 +64,8 @@ CALIBRATION_ROWS = 2048
 """Rows that a trained model is calibrated on, and its clusters are learned from, at most."""
 
 PROBE_ROWS = 8192
-"""Rows that a probe learns from at most, unless a user names its rows: more take longer than they
-are worth at every validation. Of a streamed table, the collapse alarm reads some of them."""
+"""Training rows at most that a probe draws its own from. Of a streamed table, the collapse alarm
+reads some of them."""
 
 
 def table_files(X: Any) -> TableFiles | None:
@@ -220,8 +220,16 @@ def _pick(files: TableFiles, numbers: NDArray[np.int64]) -> Iterator[pa.Table]:
 
 # --- what a fit is given
 
-ONLINE_PROBE = LinearProbeSettings()
+ONLINE_PROBE = LinearProbeSettings(rows=1024)
 """The linear probe that picks the checkpoint where labels are given."""
+
+SCORED_ROWS = 2048
+"""Validation rows at most that it is scored on: a validation must cost little compared with the
+steps between."""
+
+NAMED_PROBE = LinearProbeSettings()
+"""Where a user names the rows that it learns from, as the paper's protocol does: it learns from
+more of them, and all validation rows count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +239,7 @@ class Validation:
     rows: ArrayLike
     """row numbers (or a mask) of the rows that score a checkpoint"""
     probe_rows: ArrayLike | None = None
-    """row numbers of the rows whose labels fit the probe; None: all rows that are trained on"""
+    """row numbers of the rows whose labels fit the probe; None: some of those trained on"""
     held_out: bool = True
     """False: training sees the validation rows too, but none of their labels. With all rows of
     all splits in X this is the paper's transductive protocol"""
@@ -318,7 +326,8 @@ def prepare_training(
     e, rows = estimator, data.rows
     asked: Training = e.settings("training")
     training, probe, validation = _parts(rows, data.validation, asked.validation_share, e.seed_)
-    selection = make_selection(e, rows, probe, validation, data.labels, world)
+    has_named_rows = data.validation is not None and data.validation.probe_rows is not None
+    selection = make_selection(e, rows, probe, validation, data.labels, world, has_named_rows)
     identity = (
         identity_of(e, data.codec, rows, selection, data.validation) if with_identity else None
     )
@@ -388,10 +397,12 @@ def make_selection(
     validation: Tensor,
     y: ArrayLike | None,
     world: World = ALONE,
+    has_named_rows: bool = False,
 ) -> Selection:
     """A probe where y holds classes, else the held-out loss.
 
     Rows whose label is missing (None, NaN) are trained on and take no part in the probe.
+    ``has_named_rows``: a user named the rows that it learns from.
     """
     settings: Training = estimator.settings("training")
     if y is not None:
@@ -412,13 +423,15 @@ def make_selection(
                 raise InputError(
                     f"{known.sum()} labels are too few to pick a checkpoint by; fit without y"
                 )
+            if not has_named_rows:
+                scored = _some(scored, SCORED_ROWS, estimator.seed_)
             return FilteredProbe(
                 rows.take(learned),
                 numbers[learned],
                 rows.take(scored),
                 numbers[scored],
                 len(classes),
-                ONLINE_PROBE,
+                NAMED_PROBE if has_named_rows else ONLINE_PROBE,
                 estimator.seed_,
                 settings.discard_share if estimator._has_uncertainty else 0.0,
                 settings.standard_errors,
@@ -429,6 +442,14 @@ def make_selection(
     if estimator._predicts_values:
         return HeldOutCells(held_out, estimator.seed_, world=world)
     return HeldOutLoss(held_out, estimator.seed_, world=world)
+
+
+def _some(rows: Tensor, most: int, seed: int) -> Tensor:
+    """At most so many of the rows, of any place: a user's own validation rows may be sorted."""
+    if len(rows) <= most:
+        return rows
+    order = torch.randperm(len(rows), generator=generator_for(seed, "scored rows"))
+    return rows[order[:most].to(rows.device)]
 
 
 def _measure(rank_by: tuple[str, str]) -> Measure:

@@ -337,13 +337,25 @@ def score_rows(
     return scores
 
 
-def measure_rows(model: VarTJepa, rows: EncodedTable, measure: Measure, seed: int) -> Tensor:
-    """One measure of any number of rows, with the memory of a block per core.  # (N,)"""
+def embed_and_measure(
+    model: VarTJepa, rows: EncodedTable, measure: Measure, seed: int
+) -> tuple[Tensor, Tensor]:
+    """Embeddings and one measure of any number of rows, with the memory of a block per core.
+
+    Shape: → ``(N, D, d)``, ``(N,)``.
+    """
     kind, aggregate = measure
-    parts = map_blocks(
-        lambda block: score_rows(model, block, [kind], seed)[kind].per_row(aggregate), rows
+
+    def both(block: EncodedTable) -> tuple[Tensor, Tensor]:
+        posterior = embed_rows(model, block)
+        scores = score_rows(model, block, [kind], seed, posterior)[kind]
+        return posterior.mean, scores.per_row(aggregate)
+
+    parts = list(map_blocks(both, rows))
+    return (
+        torch.cat([mean[:count] for (mean, _), count in parts]),
+        torch.cat([score[:count] for (_, score), count in parts]),
     )
-    return torch.cat([part[:count] for part, count in parts])
 
 
 @torch.no_grad()

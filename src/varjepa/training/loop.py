@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from varjepa.errors import InputError
-from varjepa.models.inference import Measure, measure_rows
+from varjepa.models.inference import Measure, embed_and_measure
 from varjepa.models.masking import draw_cells, draw_mask_sizes
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.nn.row_threads import RowThreads
@@ -431,13 +431,13 @@ class FilteredProbe(Selection):
 
     def _features_and_uncertainty(self, loss: Loss, rows: EncodedTable) -> tuple[Tensor, ...]:
         """Tokens side by side (n, D · d) and, to discard rows by it, their measure (n,)."""
-        features = loss.embed(rows).flatten(1)
         if not self.discard:
-            return (features,)
+            return (loss.embed(rows).flatten(1),)
         model = loss.model
         if not isinstance(model, VarTJepa):
             raise ValueError("a model without uncertainty cannot be filtered by it")
-        return features, measure_rows(model, rows, self.ranked_by, self.seed)
+        tokens, uncertainty = embed_and_measure(model, rows, self.ranked_by, self.seed)
+        return tokens.flatten(1), uncertainty
 
     @property
     def rows_that_count(self) -> int:

@@ -2,7 +2,8 @@
 
 1. ``validation`` as a table, as (table, labels) or as row numbers picks the checkpoint; a held-out
    row changes no weight, and the transductive protocol sees features of all rows and no label of
-   those without. ``discard_share`` of the labelled rows, the most uncertain, do not count.
+   those without. ``discard_share`` of the labelled rows, the most uncertain, do not count. Of many
+   rows the probe learns from some and is scored on some, unless its rows are named.
 2. ``on_epoch`` hears every epoch.
 3. Labels that are many different integers are numbers: they pick nothing.
 4. Embeddings in blocks are the embeddings; samples given a dict are of the fit's frame library.
@@ -20,11 +21,14 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import torch
 
 import varjepa
 from tests.small import small
 from varjepa import TJEPA, Validation, VarTJEPA
 from varjepa.errors import InputError
+from varjepa.estimators import fitting
+from varjepa.training.loop import FilteredProbe
 
 TINY: dict[str, Any] = {
     "d": 8, "depth": 1, "heads": 2, "ff": 8, "predictor_width": 8, "predictor_depth": 1,
@@ -86,6 +90,27 @@ def test_a_mask_and_row_numbers_are_the_same_rows() -> None:
     assert_same_weights(
         fit(X, validation=Validation(mask)), fit(X, validation=Validation(np.flatnonzero(mask)))
     )
+
+
+def test_a_probe_of_many_rows_takes_some_of_any_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    probes: list[FilteredProbe] = []
+
+    def score(self: FilteredProbe, loss: Any) -> float:
+        probes.append(self)
+        return 0.5
+
+    monkeypatch.setattr(FilteredProbe, "score", score)
+    monkeypatch.setattr(fitting, "SCORED_ROWS", 7)
+    X, rows = frame(), np.arange(40, 60)
+    for validation in (rows, rows[:7]):
+        fit(X, X["kind"], validation=Validation(validation))
+    fit(X, X["kind"], validation=Validation(rows, probe_rows=np.arange(40)))
+    for probe, scored, learned in zip(probes[::2], (7, 7, 20), (1024, 1024, 8192), strict=True):
+        assert len(probe.validation) == len(probe.validation_labels) == scored
+        assert probe.probe.rows == learned  # at most
+        pairs = zip(probe.validation.cat[:, 0], probe.validation_labels, strict=True)
+        assert len({(int(kind), int(label)) for kind, label in pairs}) == 2  # rows keep their own
+    assert not torch.equal(probes[0].validation.num, probes[2].validation.num)  # not the first 7
 
 
 @pytest.mark.parametrize("kind", [VarTJEPA, TJEPA])

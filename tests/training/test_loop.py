@@ -104,9 +104,18 @@ def run(
     return objective.model, train(objective, rows, settings, selection, seed)
 
 
-def test_training_learns_and_keeps_the_best_look() -> None:
+Trained = tuple[VarTJepa, TrainingResult]
+
+
+@pytest.fixture(scope="module")
+def trained() -> Trained:
+    """A training of the table; no test changes its weights."""
+    return run(table())
+
+
+def test_training_learns_and_keeps_the_best_look(trained: Trained) -> None:
     rows = table()
-    model, result = run(rows)
+    model, result = trained
     losses = [record["loss"] for record in result.history]
     assert losses[-1] < losses[0] - 0.5
     scores = {r["epoch"]: r["held-out objective"] for r in result.history if "active_units" in r}
@@ -223,10 +232,10 @@ def test_the_same_seed_trains_the_same_weights() -> None:
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_filtered_probe_discards_the_uncertain() -> None:
+def test_filtered_probe_discards_the_uncertain(trained: Trained) -> None:
     rows = table()
     labels = rows.cat[:, 0] - 1
-    objective = VarTJepaLoss(run(rows)[0], WEIGHTS)
+    objective = VarTJepaLoss(trained[0], WEIGHTS)
     probe = LinearProbeSettings()
 
     def accuracy(discard: float, truth: Tensor) -> float:
@@ -237,10 +246,10 @@ def test_filtered_probe_discards_the_uncertain() -> None:
     assert accuracy(0.999, labels) in (0.0, 1.0)  # a single row is left
 
 
-def test_the_measure_decides_which_rows_are_discarded() -> None:
+def test_the_measure_decides_which_rows_are_discarded(trained: Trained) -> None:
     rows = table()
     labels = rows.cat[:, 0] - 1
-    model = run(rows)[0]
+    model = trained[0]
     measures: list[Measure] = [("posterior", "q90"), ("predictive", "geometric")]
     for measure in measures:
         _, unsure = embed_and_measure(model, rows, measure, 0)
@@ -266,7 +275,7 @@ COLLAPSED = Objective(
 
 @pytest.mark.parametrize("seed", range(10))
 def test_the_alarm_rings_on_a_planted_collapse_only(seed: int) -> None:
-    settings = replace(SETTINGS, epochs=15)
+    settings = replace(SETTINGS, epochs=7)
     _, healthy = run(table(seed=seed), settings, seed)
     assert not healthy.collapse.collapsed, healthy.collapse
     _, collapsed = run(table(seed=seed), settings, seed, COLLAPSED)

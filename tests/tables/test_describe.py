@@ -102,6 +102,17 @@ def test_rare_levels_are_noted() -> None:
     assert describe_codec(TableCodec.fit(table, max_levels=30)).noted("rare levels") == []
 
 
+@pytest.mark.parametrize("form", ["{:02}.03.2024", "3/{}/24", "{:02}-03-2024 12:30"])
+def test_dates_in_another_form_are_noted(form: str) -> None:
+    dates = [form.format(i % 9 + 1) for i in range(90)]
+    description = describe_table({"day": dates, "score": [f"{i % 9}-1" for i in range(90)]})
+    assert description.noted("date levels") == ["day"]
+    assert "(ISO 8601), so each is a category of its own: 'day'." in str(description).replace(
+        "\n  ", " "
+    )
+    assert describe_table({"day": [*dates, "soon"]}).noted("date levels") == []
+
+
 def test_what_looks_like_codes() -> None:
     few = RNG.integers(0, 12, 900)
     columns = {

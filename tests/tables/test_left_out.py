@@ -60,6 +60,7 @@ COLUMNS: dict[str, tuple[Any, str | None]] = {
     "nearly": ([f"{max(i, 9)}@x.org" for i in ORDER], "identifier"),
     "three in four": ([f"{max(i, 50)}@x.org" for i in ORDER], None),
     "comment": ([f"there were {i} of them" for i in ORDER], "free text"),
+    "German dates": ([f"{i % 28 + 1:02}.{i // 28 + 1:02}.2024" for i in ORDER], "date text"),
     "few comments": ([f"there were {i % 9} of them" for i in ORDER], None),
     "category": (WORDS, None),
 }

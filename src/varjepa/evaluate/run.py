@@ -174,7 +174,7 @@ def run_evaluation(
     say(
         f"{name}: {len(target.values):,} rows, {features.num_columns} columns, target "
         f"{settings.target}: {target.describe()}; {len(settings.representations)} representations "
-        f"× {len(settings.predictors)} predictors × {settings.runs} runs"
+        f"× {len(settings.predictors)} predictors × {settings.runs} run{'s' * (settings.runs != 1)}"
     )
     if settings.epochs is None and {"t_jepa", *NEED_VAR_T_JEPA} & {*settings.representations}:
         say("fitting T-JEPA and Var-T-JEPA takes longest; fewer --epochs or --rows make it shorter")

@@ -39,7 +39,7 @@ from varjepa.tables.values import (
 
 # --- columns that are not modelled: they have no token, and tables come back with them as they came
 
-Reason = Literal["empty", "constant", "identifier", "free text"]
+Reason = Literal["empty", "constant", "identifier", "free text", "date text"]
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
 MIN_ROWS = 50
@@ -79,8 +79,16 @@ def text_reason(counts: pa.Table, known: int) -> Reason | None:
         return None
     if not counts.num_rows:  # all were too rare to be held
         return "identifier"
+    if look_like_dates(counts["text"]):
+        return "date text"
     words = pc.add(pc.count_substring_regex(counts["text"], r"\s+"), 1)
     return "free text" if pc.mean(words).as_py() >= FREE_TEXT_WORDS else "identifier"
+
+
+def look_like_dates(texts: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether these are all dates of a form that is not read, such as 31.12.2024 or 12/31/24."""
+    is_date = pc.match_substring_regex(texts, r"^\s*\d{1,2}[./-]\d{1,2}[./-]\d{2,4}(\s|$)")
+    return bool(len(texts)) and bool(pc.all(is_date).as_py())
 
 
 def is_called_code(name: str) -> bool:

@@ -228,8 +228,7 @@ def bench_paths_command(
 
 @bench.command("busy")
 def bench_busy_command(
-    steps: Annotated[int, typer.Option(help="Steps of each fit.")] = 300,
-    json: Json = None,
+    steps: Annotated[int, typer.Option(help="Steps of each fit.")] = 300, json: Json = None
 ) -> None:
     """Time small fits on a CPU, alone and beside a process that never waits."""
     from benchmarks.fits import BUSY_SHAPES, in_process, measure_busy

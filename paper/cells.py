@@ -26,14 +26,7 @@ from paper.predictors.training import (
     fit_models,
 )
 from paper.protocol import Embedded
-from paper.settings import (
-    CHOICES,
-    CHOICES_OF,
-    DEFAULT_TREES,
-    WIDE_COLUMNS,
-    Scale,
-    Setting,
-)
+from paper.settings import CHOICES, CHOICES_OF, DEFAULT_TREES, WIDE_COLUMNS, Scale, Setting
 from paper.store import Row, plain
 from varjepa.environment import describe_environment, pick_device
 from varjepa.evaluate.splits import Split

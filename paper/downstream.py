@@ -46,13 +46,7 @@ from paper.compare import (
 )
 from paper.datasets.catalogue import DATASETS
 from paper.published import PAPER_PREDICTORS, PAPER_REPRESENTATIONS, Quoted, downstream_paper_value
-from paper.representations import (
-    LEARNED,
-    REPRESENTATIONS,
-    Workbench,
-    input_settings,
-    is_ranked,
-)
+from paper.representations import LEARNED, REPRESENTATIONS, Workbench, input_settings, is_ranked
 from paper.settings import FULL, SETTINGS, Scale, Setting
 from paper.store import Job, Log, ResultStore, Row, no_log, run_jobs
 from varjepa.files import study_folder

@@ -24,15 +24,7 @@ from paper.protocol import (
     obtain_model,
     refuse_orphans,
 )
-from paper.settings import (
-    FULL,
-    SPLIT_SEED,
-    Model,
-    Scale,
-    Setting,
-    paper_score,
-    training_for,
-)
+from paper.settings import FULL, SPLIT_SEED, Model, Scale, Setting, paper_score, training_for
 from paper.store import Log, ResultStore, Row, no_log, plain
 from varjepa.estimators.base import TableEstimator
 from varjepa.evaluate.splits import Split

@@ -677,10 +677,7 @@ def draw_uncertainty(per_row: Sequence[Row], path: Path) -> None:
         risks.plot(curve.coverage, curve.risk, color=DARK)
         risks.axhline(wrong.mean(), color="grey", linestyle=":", linewidth=1)
         _label(
-            risks,
-            f"{letter}. {row['dataset']}: AURC {aurc(wrong, unsure):.3f}",
-            "coverage",
-            "risk",
+            risks, f"{letter}. {row['dataset']}: AURC {aurc(wrong, unsure):.3f}", "coverage", "risk"
         )
         if row["ambiguity"] is None:
             ambiguities.axis("off")

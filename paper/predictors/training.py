@@ -384,11 +384,7 @@ class XGBoostSettings:
 
 
 def fit_trees(
-    rows: EncodedRows,
-    index: Tensor,
-    targets: Tensor,
-    classes: int,
-    settings: XGBoostSettings,
+    rows: EncodedRows, index: Tensor, targets: Tensor, classes: int, settings: XGBoostSettings
 ) -> Any:
     """A booster; rows are handed over a block at a time and kept quantised."""
     xgboost = require("xgboost", "xgboost")

@@ -87,10 +87,7 @@ def is_streamed(files: TableFiles) -> bool:
 
 
 def fit_codec(
-    files: TableFiles,
-    kinds: Mapping[str, Kind] | None,
-    scaling: Scaling,
-    max_levels: int,
+    files: TableFiles, kinds: Mapping[str, Kind] | None, scaling: Scaling, max_levels: int
 ) -> TableCodec:
     """The codec of all rows; within bounded memory where they are streamed."""
     limits = MemoryLimits() if is_streamed(files) else None

@@ -362,11 +362,7 @@ def risk_sentence(threshold: Threshold, target_risk: float, confidence: float) -
 
 
 def risk_advice(
-    errors: ArrayLike,
-    uncertainty: ArrayLike,
-    target_risk: float,
-    confidence: float,
-    others: Others,
+    errors: ArrayLike, uncertainty: ArrayLike, target_risk: float, confidence: float, others: Others
 ) -> str:
     """What would help where no row is answered; the figures are estimates, not promises."""
     rows, needed = len(np.asarray(errors)), rows_needed(target_risk, confidence)

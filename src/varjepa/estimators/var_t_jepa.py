@@ -41,12 +41,7 @@ from varjepa.estimators.calibration import (
     rows_to_keep,
     score_memberships,
 )
-from varjepa.estimators.cells import (
-    Asked,
-    CellPredictions,
-    cell_predictions,
-    decode_values,
-)
+from varjepa.estimators.cells import Asked, CellPredictions, cell_predictions, decode_values
 from varjepa.estimators.frames import (
     as_kind,
     fill_missing,

@@ -155,14 +155,7 @@ def complete_rows(
     are the numeric features' minimum and maximum in training, to which samples are clamped.
     """
     parts = [
-        _complete(
-            model,
-            given.take(here),
-            marginal.take(here),
-            limits,
-            generator,
-            z_from_prior,
-        )
+        _complete(model, given.take(here), marginal.take(here), limits, generator, z_from_prior)
         for here in (slice(start, start + BATCH) for start in range(0, len(given), BATCH))
     ]
     return EncodedTable(

@@ -73,7 +73,9 @@ class Draw:
 
     def rows(self, here: slice) -> Draw:
         """The part of some of the batch's rows."""
-        noise = None if self.noise is None else self.noise.rows(here)
+        noise = self.noise and LatentNoise(
+            self.noise.s_x[here], self.noise.z[here], self.noise.s_y[here]
+        )
         return Draw(self.masks.rows(here), noise, self.elbo.after(here.start or 0))
 
 

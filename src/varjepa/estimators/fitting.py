@@ -31,7 +31,6 @@ from varjepa.randomness import generator_for
 from varjepa.settings import Training
 from varjepa.tables import EncodedTable, Kind, Scaling, TableCodec
 from varjepa.tables.columns import MemoryLimits
-from varjepa.tables.describe import TableDescription
 from varjepa.tables.messages import TableWarnings, collect_warnings
 from varjepa.tables.reading import are_files
 from varjepa.tables.shuffling import ShuffledFiles
@@ -244,8 +243,6 @@ class TrainingData:
     files: TableFiles | None
     labels: ArrayLike | None
     validation: Validation | None = None
-    description: TableDescription | None = None
-    """what was inferred, where somebody asks"""
 
 
 def with_validation(estimator: TableEstimator, data: TrainingData, validation: Any) -> TrainingData:
@@ -316,9 +313,9 @@ def prepare_training(
     asked: Training = e.settings("training")
     training, probe, validation = _parts(rows, data.validation, asked.validation_share, e.seed_)
     selection = make_selection(e, rows, probe, validation, data.labels, world)
-    identity = (
-        identity_of(e, data.codec, rows, selection, data.validation) if with_identity else None
-    )
+    identity = None
+    if with_identity:
+        identity = identity_of(e, data.codec, rows, selection, data.validation)
     source = RowSource(rows if training is None else rows.take(training), training)
     return PreparedTraining(
         source,
@@ -339,12 +336,9 @@ def _parts(
         training, held_out = hold_out(rows, share, seed)
         return training, training[:PROBE_ROWS], held_out
     scored = _row_numbers(validation.rows, "validation.rows", rows)
-    everything = torch.arange(len(rows), device=rows.num.device)
-    training = everything
+    training = torch.arange(len(rows), device=rows.num.device)
     if validation.held_out:
-        is_scored = torch.zeros(len(rows), dtype=torch.bool, device=rows.num.device)
-        is_scored[scored] = True
-        training = everything[~is_scored]
+        training = training[~torch.isin(training, scored)]
         if not len(training):
             raise InputError("the validation rows leave no row to train on")
     probe = training

@@ -342,7 +342,7 @@ class VarTJEPA(TableEstimator):
         that leaves out uncertain rows (benchmarks/results/uncertainty-choice.json). Where labels
         exist, the classifier's own confidence does that better than any of these.
         """
-        over = self._measure(kind, aggregate)[1]
+        over = self._aggregate(kind, aggregate)
         at_least_one("splits", splits)
         scorer = self._scorer(kind, splits)
         return self._compute(self.encode(X), lambda m, rows: scorer(m, rows, None).per_row(over))
@@ -361,16 +361,16 @@ class VarTJEPA(TableEstimator):
             not isinstance(pair, list | tuple) or len(pair) != 2 for pair in pairs
         ):
             raise InputError(f"measures must be pairs of kind and aggregate, not {measures!r}")
-        wanted = [self._measure(*pair) for pair in pairs]
-        latent = tuple(kind for kind in LATENT_KINDS if any(kind == k for k, _ in wanted))
+        wanted = [(kind, self._aggregate(kind, over)) for kind, over in pairs]
+        kinds = dict.fromkeys(kind for kind, _ in wanted)
+        latent = tuple(kind for kind in LATENT_KINDS if kind in kinds)
+        others = {kind: self._scorer(kind, SPLITS) for kind in kinds if kind not in latent}
 
         def score(model: VarTJepa, rows: EncodedTable) -> Tensor:
-            latent_scores = score_rows(model, rows, latent, self.seed_)
-            scores: dict[LatentKind | Question, FeatureScores] = {
-                kind: latent_scores[kind] for kind in latent
+            scores: dict[Any, FeatureScores] = {
+                **score_rows(model, rows, latent, self.seed_),
+                **{kind: scorer(model, rows, None) for kind, scorer in others.items()},
             }
-            for kind in dict.fromkeys(k for k, _ in wanted if k not in scores):
-                scores[kind] = self._scorer(kind, SPLITS)(model, rows, None)
             return torch.stack([scores[k].per_row(over) for k, over in wanted], dim=1)
 
         names = [f"{kind} {aggregate}" for kind, aggregate in wanted]
@@ -406,8 +406,7 @@ class VarTJEPA(TableEstimator):
         Missing cells count with the model's best guess, and so do levels that training did not
         have: they make no row an outlier. After :meth:`forget_rows` only the second part counts.
         """
-        parts = self.outlier_parts(X)
-        return self.neighbours_.combine(parts)
+        return self.neighbours_.combine(self.outlier_parts(X))
 
     def outlier_parts(self, X: Any) -> Parts:
         """What :meth:`outlier_score` is made of: "distance" (its logarithm) and "atypical"."""
@@ -604,10 +603,8 @@ class VarTJEPA(TableEstimator):
 
         The last on fewer rows where there are many columns.
         """
-        embeddings = self._compute(
-            training, lambda model, rows: embed_rows(model, rows).mean.mean(1)
-        )
-        self.clusters_ = fit_clusters(embeddings, self.seed_)
+        means = self._compute(training, lambda model, rows: embed_rows(model, rows).mean.mean(1))
+        self.clusters_ = fit_clusters(means, self.seed_)
         self._keep_neighbours(training)
         columns = self._column_numbers().to(validation.num.device)
         passes = min(MAX_PASSES, int(columns.max()) + 1)
@@ -648,16 +645,19 @@ class VarTJEPA(TableEstimator):
         return model.q_s_x(rows, masks).mean[:, : model.settings.n_cls]
 
     def _embed(self, rows: EncodedTable) -> Embedding:
-        mean, std = np.split(self._compute(rows, mean_and_std), 2, axis=-1)
+        def moments(model: VarTJepa, block: EncodedTable) -> Tensor:
+            q = embed_rows(model, block)
+            return torch.cat([q.mean, q.std], dim=-1)  # (B, D, 2d)
+
+        mean, std = np.split(self._compute(rows, moments), 2, axis=-1)
         return Embedding(mean, std, tuple(f.name for f in self.codec_.features))
 
-    def _measure(
-        self, kind: LatentKind | Question, aggregate: Aggregate | None
-    ) -> tuple[LatentKind | Question, Aggregate]:
+    def _aggregate(self, kind: LatentKind | Question, aggregate: Aggregate | None) -> Aggregate:
+        """What is asked for over a row's values, checked; None: the kind's usual one."""
         one_of("kind", kind, (*QUESTIONS, *LATENT_KINDS))
         over = default_aggregate(kind) if aggregate is None else aggregate
         one_of(f"aggregate of {kind!r}", over, AGGREGATES[kind])
-        return kind, over
+        return over
 
     def _scorer(self, kind: LatentKind | Question, splits: int) -> Scorer:
         """What scores a block of rows; it may be given their posterior, if that is known."""
@@ -668,12 +668,9 @@ class VarTJEPA(TableEstimator):
             )
         if kind == "unpredictable" or kind == "atypical":
             columns, own, question = self._column_numbers(), self._marginals(), kind
-
-            def score(model: VarTJepa, rows: EncodedTable, posterior: Any) -> FeatureScores:
-                device = rows.num.device
-                return score_cells(model, rows, columns.to(device), own.to(device), question)
-
-            return score
+            return lambda model, rows, posterior: score_cells(
+                model, rows, columns.to(rows.num.device), own.to(rows.num.device), question
+            )
         latent = kind
         return lambda model, rows, posterior: score_rows(
             model, rows, (latent,), self.seed_, posterior, splits
@@ -789,16 +786,8 @@ class VarTJEPA(TableEstimator):
 
     def _generator(self, random_state: Any) -> torch.Generator:
         """Random numbers of one call: None continues from the fit's seed, the same every time."""
-        seed = (
-            self.seed_
-            if random_state is None
-            else check_random_state(random_state).randint(2**31 - 1)
-        )
+        seed = self.seed_
+        if random_state is not None:
+            seed = check_random_state(random_state).randint(2**31 - 1)
         generator = torch.Generator(pick_device(self.device))
         return generator.manual_seed(generator_for(int(seed), "drawing").initial_seed())
-
-
-def mean_and_std(model: VarTJepa, rows: EncodedTable) -> Tensor:
-    """Both moments side by side.  # (B, D, 2d)"""
-    q = embed_rows(model, rows)
-    return torch.cat([q.mean, q.std], dim=-1)

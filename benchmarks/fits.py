@@ -102,8 +102,6 @@ def dependent_table(rows: int, columns: int, seed: int = 0) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class FitTable:
-    """A table with removed cells, and what stood in them."""
-
     source: str
     frame: pd.DataFrame
     truth: CodedTable

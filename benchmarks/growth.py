@@ -46,8 +46,6 @@ WIDE_SETTINGS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One training that is timed."""
-
     varied: str
     """features, batch, depth or settings"""
     name: str

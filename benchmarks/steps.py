@@ -95,8 +95,6 @@ MASK_SIZES: tuple[MaskSizes, ...] = get_args(MaskSizes)
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Model and rows that are trained."""
-
     shape: BenchShape
     model: VarTJepa
     rows: EncodedTable  # one batch
@@ -125,11 +123,8 @@ def random_workload(shape: BenchShape, device: str = "cpu", seed: int = 0) -> Wo
     num = torch.rand(count, shape.table.numeric, generator=generator)
     levels = shape.table.levels
     cat = [torch.randint(1, n, (count,), generator=generator) for n in levels]
-    rows = EncodedTable(
-        num.to(device),
-        (torch.stack(cat, 1) if cat else torch.empty(count, 0, dtype=torch.long)).to(device),
-        None,
-    )
+    codes = torch.stack(cat, 1) if cat else torch.empty(count, 0, dtype=torch.long)
+    rows = EncodedTable(num.to(device), codes.to(device), None)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = VarTJepa(shape.table, shape.model).to(device)
@@ -213,9 +208,8 @@ def reference_step(
 ) -> Iterator[StepFunction]:
     """Algorithm 1 as written."""
     model, rows, views = workload.model, workload.rows, workload.masks.targets
-    drop = (
-        (workload.shape.dropout, workload.shape.predictor_dropout) if with_dropout else (0.0, 0.0)
-    )
+    shape = workload.shape
+    drop = (shape.dropout, shape.predictor_dropout) if with_dropout else (0.0, 0.0)
     reference = ReferenceStep(model, *drop)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4)
     generator = torch.Generator(rows.num.device).manual_seed(workload.seed)
@@ -225,8 +219,8 @@ def reference_step(
         sizes = draw_mask_sizes(model.shape.features, workload.masks, choose)
         masks = draw_masks_plainly(len(rows), model.shape.features, sizes, views, generator)
         shared = draw_latent_noise(model, len(rows), sizes[0], generator)
-        shape = (len(rows), views, *shared.s_y.shape[1:])
-        s_y = torch.randn(shape, generator=generator, device=generator.device)
+        of_views = (len(rows), views, *shared.s_y.shape[1:])
+        s_y = torch.randn(of_views, generator=generator, device=generator.device)
         optimiser.zero_grad()
         with computing_in(precision, rows.num.device):
             terms = reference(rows, masks, LatentNoise(shared.s_x, shared.z, s_y))
@@ -284,10 +278,7 @@ def bench_steps(
     if name not in SHAPES:
         raise InputError(f"--shapes {name!r} is not one of {', '.join(SHAPES)}")
     arguments = (name, device, mask_sizes, 0, batch)
-
-    def workload() -> Workload:
-        return make_workload(*arguments)
-
+    workload = partial(make_workload, *arguments)
     plain: Contender = partial(
         reference_step, with_dropout=with_dropout, precision=reference_precision
     )

@@ -175,8 +175,6 @@ def take(standard: tuple[Inputs, Moments | None], rows: Index) -> Inputs:
 
 @dataclass(frozen=True, slots=True)
 class LabelsPlan:
-    """Which curves are wanted."""
-
     datasets: Sequence[str] = tuple(DATASETS)
     representations: Sequence[str] = COMPARED
     predictors: Sequence[str] = LABEL_PREDICTORS

@@ -38,8 +38,6 @@ KEY = ("table", "column", "predictor", "seed", "coverage")
 
 @dataclass(frozen=True, slots=True)
 class SensitivityPlan:
-    """Which cells are wanted."""
-
     columns: Mapping[str, Sequence[str]]
     """of each table"""
     predictors: Sequence[str] = SENSITIVITY_PREDICTORS

@@ -131,8 +131,6 @@ PAPER_SCORES = (LATENT, *POSTHOC)
 
 @dataclass(frozen=True, slots=True)
 class UncertaintyPlan:
-    """Which embeddings are evaluated."""
-
     datasets: Sequence[str] = WITH_TRUTH
     settings: Sequence[Setting] = ("paper",)
     runs: int = 5
@@ -340,7 +338,6 @@ def _digits(values: Floats) -> list[float]:
 
 
 def balanced_row(estimator: VarTJEPA, table: pa.Table, ambiguity: Floats, split: Split) -> Row:
-    """How well the balanced score finds ambiguous rows."""
     held_out, test = (
         estimator.uncertainty(table.take(rows), "nll", "balanced", splits=BALANCED_SPLITS)
         for rows in (split.validation, split.test)

@@ -31,7 +31,6 @@ class ScoredCells:
 
     @classmethod
     def empty(cls, frame: pd.DataFrame) -> ScoredCells:
-        """To be filled in."""
         shape = frame.shape
         return cls(np.full(shape, np.nan), np.zeros(shape, bool), np.full(shape, None, object))
 

@@ -218,8 +218,6 @@ NOISE_SCALE = 0.75
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorruptedImages:
-    """Images that are the blurrier the larger their u."""
-
     pixels: NDArray[np.float32]  # (N, 784) in [0, 1]
     ambiguity: NDArray[np.float64]  # (N,) u
 
@@ -291,8 +289,6 @@ HOME_VARIABLE = "SCIKIT_LEARN_DATA"
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """Where a dataset would be loaded from."""
-
     where: Literal["built in", "folder", "cache", "not here"]
     path: Path | None = None
     """the Parquet file, if there is one"""

@@ -70,8 +70,6 @@ class TrainingSettings:
 
 @dataclass(frozen=True, slots=True)
 class PredictorKind:
-    """One row of the table."""
-
     name: str
     raw_form: RawForm
     """how raw columns are encoded for it"""

@@ -289,7 +289,6 @@ class Units:
     rarity: tuple[Tensor, ...]  # per category (levels + 1,): 1 / share; MISSING, code 0, has 0
 
     def to(self, device: torch.device) -> Units:
-        """The same on another device."""
         return Units(self.std.to(device), tuple(one.to(device) for one in self.rarity))
 
 

@@ -81,7 +81,6 @@ def table_files(X: Any) -> TableFiles | None:
 
 
 def is_streamed(files: TableFiles) -> bool:
-    """Whether there is too much to hold."""
     return files.cells > MAX_CELLS_IN_MEMORY or files.bytes > MAX_BYTES_IN_MEMORY
 
 
@@ -109,7 +108,6 @@ def read_encoded(files: TableFiles, codec: TableCodec) -> EncodedTable:
 
 
 def read_labels(files: TableFiles) -> NDArray[Any] | None:
-    """The labels of all rows, where there is a column of them."""
     if files.labels is None:
         return None
     parts = [
@@ -269,7 +267,6 @@ def with_validation(estimator: TableEstimator, data: TrainingData, validation: A
 
 
 def join_rows(first: EncodedTable, second: EncodedTable) -> EncodedTable:
-    """One table behind the other."""
     observed = None
     if first.observed is not None or second.observed is not None:
         observed = torch.cat([_observed(first), _observed(second)])

@@ -57,8 +57,6 @@ underscore within a word means nothing."""
 
 @dataclass(frozen=True, slots=True)
 class ColumnSummary:
-    """A column as it was in the training rows."""
-
     name: str
     kind: str
     values: str

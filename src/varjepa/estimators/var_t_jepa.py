@@ -406,7 +406,8 @@ class VarTJEPA(TableEstimator):
         Missing cells count with the model's best guess, and so do levels that training did not
         have: they make no row an outlier. After :meth:`forget_rows` only the second part counts.
         """
-        return self.neighbours_.combine(self.outlier_parts(X))
+        parts = self.outlier_parts(X)
+        return self.neighbours_.combine(parts)
 
     def outlier_parts(self, X: Any) -> Parts:
         """What :meth:`outlier_score` is made of: "distance" (its logarithm) and "atypical"."""

@@ -180,7 +180,6 @@ class Marginals:
     std: Tensor  # (F_num,) in network scale, for Gaussian numbers
 
     def to(self, device: torch.device) -> Marginals:
-        """The same on another device."""
         return Marginals(self.entropy.to(device), self.std.to(device))
 
 

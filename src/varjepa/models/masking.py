@@ -29,7 +29,6 @@ class FeatureMasks:
     target_valid: Tensor | None  # (B, K, M_trg) bool
 
     def rows(self, here: slice) -> FeatureMasks:
-        """Those of some rows."""
         context_valid, target_valid = (
             None if valid is None else valid[here]
             for valid in (self.context_valid, self.target_valid)

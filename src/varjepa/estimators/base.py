@@ -29,18 +29,7 @@ from torch import Tensor, nn
 
 from varjepa.environment import compare_arithmetic, pick_device
 from varjepa.errors import InputError
-from varjepa.estimators.fitting import (
-    PreparedTraining,
-    TrainingData,
-    fit_codec,
-    hand_back_memory,
-    is_streamed,
-    prepare_training,
-    read_encoded,
-    read_labels,
-    table_files,
-    with_validation,
-)
+from varjepa.estimators import fitting
 from varjepa.estimators.frames import refuse_too_little, to_arrow
 from varjepa.estimators.resuming import claim, open_checkpoints
 from varjepa.estimators.summary import model_html, write_card
@@ -278,11 +267,11 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         has_bar = bool(self.verbose) and world.is_main
         with world.sharing_errors():
             self.check_parameters()
-            files = table_files(X)
+            files = fitting.table_files(X)
             if files is not None and has_bar:
                 files = replace(files, watch=reading_bar)
             data = self._read(X, y) if files is None else self._read_files(files, y)
-            data = with_validation(self, data, validation)
+            data = fitting.with_validation(self, data, validation)
         self.seed_ = int(world.broadcast_number(self.seed_))
         with ExitStack() as stack:
             checkpoints: Checkpoints | None = None
@@ -291,10 +280,10 @@ class TableEstimator(TransformerMixin, BaseEstimator):
                 checkpoints, past = stack.enter_context(open_checkpoints(self, run, world))
             is_asked = checkpoints is not None or world.size > 1
             codec = data.codec
-            prepared = prepare_training(self, data, world, with_identity=is_asked)
+            prepared = fitting.prepare_training(self, data, world, with_identity=is_asked)
             del data  # what was prepared has the rows it needs
             if files is not None:
-                hand_back_memory()
+                fitting.hand_back_memory()
             if is_asked:
                 assert prepared.identity is not None
                 world.check_same(json.dumps(prepared.identity).encode())
@@ -315,7 +304,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
 
             self._train(codec, prepared, after_epoch, after_step, checkpoints, past, run.capture)
 
-    def _read(self, X: Any, y: ArrayLike | None) -> TrainingData:
+    def _read(self, X: Any, y: ArrayLike | None) -> fitting.TrainingData:
         """The table as tensors, with a codec fitted to it."""
         table = to_arrow(self, X, reset=True)
         scaling = self.scaling or self._scaling
@@ -324,21 +313,23 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         with collect_warnings() as collected:
             rows = self._rows(codec.encode(table))
         TableWarnings(unseen=collected.unseen).warn(stacklevel=3)  # infinite: said by the codec
-        return TrainingData(codec, rows, None, y)
+        return fitting.TrainingData(codec, rows, None, y)
 
-    def _read_files(self, files: TableFiles, y: ArrayLike | None) -> TrainingData:
+    def _read_files(self, files: TableFiles, y: ArrayLike | None) -> fitting.TrainingData:
         """The same of a table in files; its rows are not read where there are too many to hold."""
         if y is not None and files.labels is not None:
             raise InputError("the labels are either y or a column of the files, not both")
         self.frame_ = "pyarrow"
         self.n_features_in_ = len(files.schema)
         self.feature_names_in_ = np.array(files.schema.names, dtype=object)
-        codec = fit_codec(files, self.column_kinds, self.scaling or self._scaling, self.max_levels)
+        scaling = self.scaling or self._scaling
+        codec = fitting.fit_codec(files, self.column_kinds, scaling, self.max_levels)
         self._accept(codec, files.rows)
-        if is_streamed(files):
-            return TrainingData(codec, None, files, y)
-        labels = read_labels(files) if y is None else y
-        return TrainingData(codec, self._rows(read_encoded(files, codec)), files, labels)
+        if fitting.is_streamed(files):
+            return fitting.TrainingData(codec, None, files, y)
+        labels = fitting.read_labels(files) if y is None else y
+        rows = self._rows(fitting.read_encoded(files, codec))
+        return fitting.TrainingData(codec, rows, files, labels)
 
     def _accept(self, codec: TableCodec, rows: int) -> None:
         """Refuse a table that teaches nothing, say what was inferred, and draw the fit's seed."""
@@ -350,7 +341,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     def _train(
         self,
         codec: TableCodec,
-        prepared: PreparedTraining,
+        prepared: fitting.PreparedTraining,
         on_epoch: OnEpoch,
         on_step: Callable[[int, int], None],
         checkpoints: Checkpoints | None,

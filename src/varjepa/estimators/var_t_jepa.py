@@ -21,26 +21,8 @@ from torch import Tensor
 
 from varjepa.environment import pick_device
 from varjepa.errors import InputError
+from varjepa.estimators import calibration
 from varjepa.estimators.base import TableEstimator
-from varjepa.estimators.calibration import (
-    PART_WEIGHTS,
-    SCALE_ROWS,
-    Clusters,
-    Neighbours,
-    Parts,
-    Units,
-    calibrate_levels,
-    clusters_from_json,
-    clusters_to_json,
-    fill_rows,
-    fit_clusters,
-    level_for,
-    levels_from_json,
-    neighbours_from_json,
-    neighbours_to_json,
-    rows_to_keep,
-    score_memberships,
-)
 from varjepa.estimators.cells import Asked, CellPredictions, cell_predictions, decode_values
 from varjepa.estimators.frames import (
     as_kind,
@@ -284,8 +266,8 @@ class VarTJEPA(TableEstimator):
 
     model_: VarTJepa
     calibration_: NDArray[np.float64]  # (F_num, coverages)
-    clusters_: Clusters
-    neighbours_: Neighbours
+    clusters_: calibration.Clusters
+    neighbours_: calibration.Neighbours
     settings_kinds: ClassVar = {
         "architecture": Architecture,
         "objective": Objective,
@@ -409,7 +391,7 @@ class VarTJEPA(TableEstimator):
         parts = self.outlier_parts(X)
         return self.neighbours_.combine(parts)
 
-    def outlier_parts(self, X: Any) -> Parts:
+    def outlier_parts(self, X: Any) -> calibration.Parts:
         """What :meth:`outlier_score` is made of: "distance" (its logarithm) and "atypical"."""
         return self._outlier_parts(self.encode(X))
 
@@ -535,7 +517,7 @@ class VarTJEPA(TableEstimator):
         table = to_arrow(self, X, reset=False)
         rows = self._rows(self.codec_.encode(table))
         device = rows.num.device
-        mass = torch.as_tensor(level_for(self.calibration_, coverage), device=device)
+        mass = torch.as_tensor(calibration.level_for(self.calibration_, coverage), device=device)
         columns = self._column_numbers().to(device)
 
         def statistics(model: VarTJepa, block: EncodedTable) -> Tensor:
@@ -605,30 +587,30 @@ class VarTJEPA(TableEstimator):
         The last on fewer rows where there are many columns.
         """
         means = self._compute(training, lambda model, rows: embed_rows(model, rows).mean.mean(1))
-        self.clusters_ = fit_clusters(means, self.seed_)
+        self.clusters_ = calibration.fit_clusters(means, self.seed_)
         self._keep_neighbours(training)
         columns = self._column_numbers().to(validation.num.device)
         passes = min(MAX_PASSES, int(columns.max()) + 1)
         rows = validation.take(slice(0, MAX_CALIBRATION_PASSES // passes))
         scores = self._compute(rows, lambda model, part: conformity_scores(model, part, columns))
-        self.calibration_ = calibrate_levels(
+        self.calibration_ = calibration.calibrate_levels(
             scores.reshape(math.prod(scores.shape[:-1]), scores.shape[-1])
         )
 
     def _learned_to_json(self) -> dict[str, Any]:
         return {
             "calibration": self.calibration_.tolist(),
-            "clusters": clusters_to_json(self.clusters_),
-            "neighbours": neighbours_to_json(self.neighbours_),
+            "clusters": calibration.clusters_to_json(self.clusters_),
+            "neighbours": calibration.neighbours_to_json(self.neighbours_),
         }
 
     def _restore_learned(self, config: StrictObject) -> None:
-        check = levels_from_json(len(self.codec_.numeric))
+        check = calibration.levels_from_json(len(self.codec_.numeric))
         self.calibration_ = config.take("calibration", check)
         width = self.settings("architecture").d
-        self.clusters_ = config.take("clusters", clusters_from_json(width))
+        self.clusters_ = config.take("clusters", calibration.clusters_from_json(width))
         levels = tuple(len(category.levels) for category in self.codec_.categorical)
-        rows = neighbours_from_json(len(self.codec_.numeric), levels)
+        rows = calibration.neighbours_from_json(len(self.codec_.numeric), levels)
         self.neighbours_ = config.take("neighbours", rows)
 
     def _column_numbers(self) -> Tensor:
@@ -664,7 +646,7 @@ class VarTJEPA(TableEstimator):
         """What scores a block of rows; it may be given their posterior, if that is known."""
         check_is_fitted(self)
         if kind == "ambiguous":
-            return lambda model, rows, posterior: score_memberships(
+            return lambda model, rows, posterior: calibration.score_memberships(
                 self.clusters_, posterior or embed_rows(model, rows)
             )
         if kind == "unpredictable" or kind == "atypical":
@@ -705,11 +687,11 @@ class VarTJEPA(TableEstimator):
         nll[: len(spread)] += spread + (NORMAL_ENTROPY if self._has_bins else 0.0)
         return -float(np.average(nll, weights=known)) if known.any() else None
 
-    def _units(self) -> Units:
+    def _units(self) -> calibration.Units:
         """Scale of numbers and rarity of levels, for distances between rows."""
         shares = [category.marginal.frequencies() for category in self.codec_.categorical]
         rarity = [np.append(0.0, 1.0 / np.maximum(share, 1e-9)) for share in shares]
-        return Units(
+        return calibration.Units(
             self._marginals().std, tuple(torch.tensor(r, dtype=torch.float32) for r in rarity)
         )
 
@@ -718,25 +700,25 @@ class VarTJEPA(TableEstimator):
         units, numeric = self._units().to(training.num.device), len(self.codec_.numeric)
 
         def cells(model: VarTJepa, rows: EncodedTable) -> Tensor:
-            filled = fill_rows(model, rows)
+            filled = calibration.fill_rows(model, rows)
             return torch.cat([filled.num / units.std, filled.cat.float()], dim=1)
 
-        some = training.take(slice(0, rows_to_keep(len(self.codec_.features))))
-        self.neighbours_ = Neighbours.keep(self._compute(some, cells), numeric)
-        scored = training.take(slice(0, SCALE_ROWS))
+        some = training.take(slice(0, calibration.rows_to_keep(len(self.codec_.features))))
+        self.neighbours_ = calibration.Neighbours.keep(self._compute(some, cells), numeric)
+        scored = training.take(slice(0, calibration.SCALE_ROWS))
         self.neighbours_ = self.neighbours_.scaled_by(self._outlier_parts(scored))
 
-    def _outlier_parts(self, rows: EncodedTable) -> Parts:
+    def _outlier_parts(self, rows: EncodedTable) -> calibration.Parts:
         units, atypical = self._units().to(rows.num.device), self._scorer("atypical", SPLITS)
         kept = self.neighbours_
 
         def parts(model: VarTJepa, block: EncodedTable) -> Tensor:
             by_name = {"atypical": atypical(model, block, None).per_row("mean")}
             if len(kept):
-                by_name["distance"] = kept.log_distance(fill_rows(model, block), units)
+                by_name["distance"] = kept.log_distance(calibration.fill_rows(model, block), units)
             return torch.stack([by_name[name] for name in names], dim=1)
 
-        names = [name for name in PART_WEIGHTS if len(kept) or name != "distance"]
+        names = [name for name in calibration.PART_WEIGHTS if len(kept) or name != "distance"]
         return dict(zip(names, self._compute(rows, parts).T, strict=True))
 
     def by_column(

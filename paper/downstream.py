@@ -145,19 +145,9 @@ def run_cell(
         if is_ranked(name):
             score = bench.score_name(setting, about["embedding_seed"])
             uncertainty = embedded.scores[score]
-    scored = score_cell(
-        about["predictor"],
-        bench.inputs(name, embedded, standardise=setting != "paper"),
-        bench.data,
-        bench.split,
-        seeds,
-        uncertainty,
-        bench.scale,
-        bench.device,
-        setting,
-        choice,
-    )
-    return [{"uncertainty": score, **row} for row in scored]
+    inputs = bench.inputs(name, embedded, standardise=setting != "paper")
+    rows = score_cell(bench, about["predictor"], inputs, seeds, uncertainty, setting, choice)
+    return [{"uncertainty": score, **row} for row in rows]
 
 
 # --- findings: the goals that were set before any run, each true, false or open

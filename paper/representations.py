@@ -146,7 +146,7 @@ class Workbench:
         name = embedding_name(self.dataset, setting, spec)
         if name not in self.chosen:
             embedded = self.embedded(name, spec)
-            self.chosen[name] = choose_score(embedded, self.data, self.split, self.device)
+            self.chosen[name] = choose_score(self, embedded)
         return self.chosen[name]
 
     def inputs(self, representation: str, embedded: Embedded | None, standardise: bool) -> Inputs:

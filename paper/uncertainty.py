@@ -243,9 +243,7 @@ class Study:
     def run(self, seed: int) -> list[Row]:
         """All scores of one run in both arrangements."""
         members = range(MEMBERS * seed, MEMBERS * (seed + 1))
-        probe, probe_inputs = fit_probe_of_figure(
-            self.embedded, self.data, self.split, [members[0]], self.bench.device
-        )
+        probe, probe_inputs = fit_probe_of_figure(self.bench, self.embedded, [members[0]])
         networks = fit_on(
             PREDICTORS["mlp"], self.inputs, self.data, self.split, list(members), self.options
         )
@@ -267,11 +265,11 @@ class Study:
         wrong = shared.wrong
         bounds = {"random": np.zeros(len(wrong)), "oracle": wrong}
         origin = {"seed": seed, "environment": describe_environment(self.options.device)}
-        truth = None if self.data.ambiguity is None else self.data.ambiguity[self.split.validation]
-        agreeing = {
-            name: None if truth is None else rounded(spearman(held_out.scores[name], truth))
-            for name in self.embedded.scores
-        }
+        agreeing: dict[str, float | None] = {}
+        if self.data.ambiguity is not None:
+            truth = self.data.ambiguity[self.split.validation]
+            known = {name: held_out.scores[name] for name in self.embedded.scores}
+            agreeing = {name: rounded(spearman(score, truth)) for name, score in known.items()}
         rows = [
             {
                 **self._row("shared", name, score, wrong, origin),
@@ -290,9 +288,7 @@ class Study:
     def per_row(self) -> Row:
         """What the figures show: the latent score, u and the probe's errors of the test rows."""
         test = self.split.test
-        probe, inputs = fit_probe_of_figure(
-            self.embedded, self.data, self.split, [0], self.bench.device
-        )
+        probe, inputs = fit_probe_of_figure(self.bench, self.embedded, [0])
         wrong = wrong_rows(probe.predict(inputs, test)[0], self.data, test)
         truth = self.data.ambiguity
         row: Row = {
@@ -307,16 +303,17 @@ class Study:
 
     def _shared(self, rows: Rows, answers: Mapping[str, NDArray[np.float32]]) -> Scored:
         """Every score of some rows that needs no fitting, on the shared classifier's mistakes."""
-        scores = {name: score[rows] for name, score in self.embedded.scores.items()}
-        scores["probe entropy"] = predictive_entropy(answers["probe"])
-        scores["probe msp"] = one_minus_msp(answers["probe"])
-        scores["mc dropout"] = predictive_entropy(answers["mc dropout"])
-        scores["deep ensemble"] = predictive_entropy(answers["deep ensemble"])
-        scores["own entropy"] = predictive_entropy(answers["own"])
-        scores["own msp"] = one_minus_msp(answers["own"])
-        answer = answers["own"].argmax(-1)
-        scores |= {name: chance_of_another(answers[who], answer) for name, who in DOUBTS.items()}
-        return Scored(scores, wrong_rows(answers["own"], self.data, rows))
+        own, probe = answers["own"], answers["probe"]
+        scores = {
+            **{name: score[rows] for name, score in self.embedded.scores.items()},
+            "probe entropy": predictive_entropy(probe),
+            "probe msp": one_minus_msp(probe),
+            **{who: predictive_entropy(answers[who]) for who in ("mc dropout", "deep ensemble")},
+            "own entropy": predictive_entropy(own),
+            "own msp": one_minus_msp(own),
+            **{n: chance_of_another(answers[who], own.argmax(-1)) for n, who in DOUBTS.items()},
+        }
+        return Scored(scores, wrong_rows(own, self.data, rows))
 
     def _row(self, arrangement: str, name: str, score: Floats, wrong: Floats, origin: Row) -> Row:
         truth = None if self.data.ambiguity is None else self.data.ambiguity[self.split.test]

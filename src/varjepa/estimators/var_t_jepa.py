@@ -515,15 +515,13 @@ class VarTJEPA(TableEstimator):
         if not is_share(coverage):
             raise InputError(f"coverage must be above 0 and below 1, not {coverage!r}")
         table = to_arrow(self, X, reset=False)
-        rows = self._rows(self.codec_.encode(table))
-        device = rows.num.device
-        mass = torch.as_tensor(calibration.level_for(self.calibration_, coverage), device=device)
-        columns = self._column_numbers().to(device)
+        mass = torch.from_numpy(calibration.level_for(self.calibration_, coverage))
 
-        def statistics(model: VarTJepa, block: EncodedTable) -> Tensor:
-            return cell_statistics(model, block, columns, mass, cells == "all")
+        def statistics(model: VarTJepa, block: EncodedTable, columns: Tensor) -> Tensor:
+            here = mass.to(columns.device)
+            return cell_statistics(model, block, columns, here, cells == "all")
 
-        numbers = self._compute(rows, statistics)
+        numbers = self.map_rows(self.codec_.encode(table), statistics)
         return cell_predictions(self.codec_, table, X, numbers, coverage, cells)
 
     def map_rows(
@@ -589,10 +587,9 @@ class VarTJEPA(TableEstimator):
         means = self._compute(training, lambda model, rows: embed_rows(model, rows).mean.mean(1))
         self.clusters_ = calibration.fit_clusters(means, self.seed_)
         self._keep_neighbours(training)
-        columns = self._column_numbers().to(validation.num.device)
-        passes = min(MAX_PASSES, int(columns.max()) + 1)
+        passes = min(MAX_PASSES, int(self._column_numbers().max()) + 1)
         rows = validation.take(slice(0, MAX_CALIBRATION_PASSES // passes))
-        scores = self._compute(rows, lambda model, part: conformity_scores(model, part, columns))
+        scores = self.map_rows(rows, conformity_scores)
         self.calibration_ = calibration.calibrate_levels(
             scores.reshape(math.prod(scores.shape[:-1]), scores.shape[-1])
         )

@@ -137,6 +137,11 @@ class Clusters:
     components: Array  # (d, P)
     mixtures: tuple[Mixture, ...]
 
+    def score(self, posterior: DiagonalGaussian) -> FeatureScores:
+        """One score a row, of its posterior means."""
+        values = self.ambiguity(posterior.mean)[:, None, None]
+        return FeatureScores(values, torch.ones_like(values[..., 0], dtype=torch.bool), 0)
+
     def ambiguity(self, tokens: Tensor) -> Tensor:
         """Entropy of the memberships of each row, 0 to 1, the mean over mixtures.
 
@@ -149,12 +154,6 @@ class Clusters:
             p = mixture.memberships(points)
             total = total - torch.xlogy(p, p).sum(-1) / np.log(p.shape[1])
         return (total / max(1, len(self.mixtures))).float()
-
-
-def score_memberships(clusters: Clusters, posterior: DiagonalGaussian) -> FeatureScores:
-    """One score a row, of its posterior means."""
-    values = clusters.ambiguity(posterior.mean)[:, None, None]
-    return FeatureScores(values, torch.ones_like(values[..., 0], dtype=torch.bool), 0)
 
 
 def fit_clusters(tokens: NDArray[np.float32], seed: int) -> Clusters:

@@ -643,8 +643,9 @@ class VarTJEPA(TableEstimator):
         """What scores a block of rows; it may be given their posterior, if that is known."""
         check_is_fitted(self)
         if kind == "ambiguous":
-            return lambda model, rows, posterior: calibration.score_memberships(
-                self.clusters_, posterior or embed_rows(model, rows)
+            clusters = self.clusters_
+            return lambda model, rows, posterior: clusters.score(
+                posterior or embed_rows(model, rows)
             )
         if kind == "unpredictable" or kind == "atypical":
             columns, own, question = self._column_numbers(), self._marginals(), kind

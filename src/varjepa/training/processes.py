@@ -68,19 +68,13 @@ class World:
         """``work`` of all rows, of which each process computes its own.  # (N, …) each"""
         if self.short is None or len(rows) < self.size:
             return work(rows)
-        parts = work(rows.take(self.own_slice(len(rows))))
-        return tuple(self._gather_rows(part, len(rows)) for part in parts)
-
-    def _gather_rows(self, own: Tensor, rows: int) -> Tensor:
-        padded = own.new_zeros(-(-rows // self.size), *own.shape[1:])
-        padded[: len(own)] = own
-        gathered = [torch.empty_like(padded) for _ in range(self.size)]
-        with _detect_lost_process():
-            dist.all_gather(gathered, padded, group=self.short)
-        slices = [World(rank, self.size).own_slice(rows) for rank in range(self.size)]
-        return torch.cat(
-            [part[: s.stop - s.start] for part, s in zip(gathered, slices, strict=True)]
-        )
+        here, everything = self.own_slice(len(rows)), []
+        for part in work(rows.take(here)):
+            whole = part.new_zeros(len(rows), *part.shape[1:])  # a sum with 0 is exact
+            whole[here] = part
+            self.sum_tensors([whole])
+            everything.append(whole)
+        return tuple(everything)
 
     # --- sums and decisions
 

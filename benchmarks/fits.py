@@ -490,7 +490,3 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
             },
         })  # fmt: skip
     return summaries
-
-
-def missing_peers() -> list[str]:
-    return [peer for peer in PEERS if version_of(peer) is None]

@@ -152,19 +152,19 @@ def bench_fit_command(
     json: Json = None,
 ) -> None:
     """Time to quality of default fits, with peers; measures only what the JSON file lacks."""
-    from benchmarks.fits import FIT_SHAPES, PEERS, bench_fits, missing_peers, summarise
+    from benchmarks.fits import FIT_SHAPES, PEERS, bench_fits, summarise
+    from benchmarks.ground.peers import version_of
     from varjepa.environment import pick_device
 
     kind = pick_device(device).type
     for shape in shapes or []:
         one_of("--shapes", shape, tuple(FIT_SHAPES))
     asked = [one_of("--peers", peer, (*PEERS, "none")) for peer in peers or PEERS]
-    for peer in missing_peers():
-        if peer in asked:
+    for peer in PEERS:
+        if peer in asked and version_of(peer) is None:
             console.print(f"{peer} is not installed and left out", soft_wrap=True)
     _check_json(json)
-    before = read_json(json) if json is not None and json.exists() else []
-    rows: list[dict[str, Any]] = before
+    rows: list[dict[str, Any]] = read_json(json) if json is not None and json.exists() else []
 
     def show(row: dict[str, Any]) -> None:
         figures = {k: row[k] for k in ("seconds", "fit_s", "best", "gflop_per_s") if k in row}

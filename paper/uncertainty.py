@@ -552,20 +552,17 @@ def score_tables(about: tuple[Any, ...], here: Groups) -> list[Table]:
     ]
     paper: list[list[str | Cell]] = [
         [
-            _score_name(here.get(("paper", score)), score),
-            *(_paper_cell(here.get(("paper", score)), m, dataset, score) for m in METRICS),
+            f"{score} ({rows[0]['latent']})" if rows and score == LATENT else score,
+            *(_paper_cell(rows, m, dataset, score) for m in METRICS),
         ]
         for score in PAPER_SCORES
+        for rows in [here.get(("paper", score))]
     ]
     title = f"{which}: one shared classifier (not in the paper)"
     return [
         Table(title, columns, shared, shared_error(here), is_open=False),
         Table(f"{which}: each score on its own classifier, as in the paper", columns, paper),
     ]
-
-
-def _score_name(rows: Sequence[Row] | None, score: str) -> str:
-    return f"{score} ({rows[0]['latent']})" if rows and score == LATENT else score
 
 
 def _paper_cell(rows: Sequence[Row] | None, metric: str, dataset: str, score: str) -> str | Cell:

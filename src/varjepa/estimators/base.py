@@ -279,7 +279,7 @@ class TableEstimator(TransformerMixin, BaseEstimator):
             if run.checkpoint_dir is not None:
                 checkpoints, past = stack.enter_context(open_checkpoints(self, run, world))
             is_asked = checkpoints is not None or world.size > 1
-            codec = data.codec
+            codec, description = data.codec, data.description
             prepared = fitting.prepare_training(self, data, world, with_identity=is_asked)
             del data  # what was prepared has the rows it needs
             if files is not None:
@@ -288,6 +288,8 @@ class TableEstimator(TransformerMixin, BaseEstimator):
                 assert prepared.identity is not None
                 world.check_same(json.dumps(prepared.identity).encode())
                 claim(checkpoints, past, prepared.identity)
+            if description is not None and world.is_main:
+                show_lines(description.lines())
             log_dir = as_path(run.log_dir) if world.is_main else None
             shown = None
             if has_bar or log_dir is not None:
@@ -309,11 +311,11 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         table = to_arrow(self, X, reset=True)
         scaling = self.scaling or self._scaling
         codec = TableCodec.fit(table, self.column_kinds, scaling, self.max_levels)
-        self._accept(codec, table.num_rows)
+        description = self._accept(codec, table.num_rows)
         with collect_warnings() as collected:
             rows = self._rows(codec.encode(table))
         TableWarnings(unseen=collected.unseen).warn(stacklevel=3)  # infinite: said by the codec
-        return fitting.TrainingData(codec, rows, None, y)
+        return fitting.TrainingData(codec, rows, None, y, description)
 
     def _read_files(self, files: TableFiles, y: ArrayLike | None) -> fitting.TrainingData:
         """The same of a table in files; its rows are not read where there are too many to hold."""
@@ -324,19 +326,18 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         self.feature_names_in_ = np.array(files.schema.names, dtype=object)
         scaling = self.scaling or self._scaling
         codec = fitting.fit_codec(files, self.column_kinds, scaling, self.max_levels)
-        self._accept(codec, files.rows)
+        description = self._accept(codec, files.rows)
         if fitting.is_streamed(files):
-            return fitting.TrainingData(codec, None, files, y)
+            return fitting.TrainingData(codec, None, files, y, description)
         labels = fitting.read_labels(files) if y is None else y
         rows = self._rows(fitting.read_encoded(files, codec))
-        return fitting.TrainingData(codec, rows, files, labels)
+        return fitting.TrainingData(codec, rows, files, labels, description)
 
-    def _accept(self, codec: TableCodec, rows: int) -> None:
-        """Refuse a table that teaches nothing, say what was inferred, and draw the fit's seed."""
+    def _accept(self, codec: TableCodec, rows: int) -> TableDescription | None:
+        """Refuse a table that teaches nothing, and draw the fit's seed; what was inferred."""
         refuse_too_little(codec, rows)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-        if self.verbose > 1 and current_world().is_main:
-            show_lines(describe_codec(codec, rows).lines())
+        return describe_codec(codec, rows) if self.verbose > 1 else None
 
     def _train(
         self,

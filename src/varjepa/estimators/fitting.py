@@ -31,6 +31,7 @@ from varjepa.randomness import generator_for
 from varjepa.settings import Training
 from varjepa.tables import EncodedTable, Kind, Scaling, TableCodec
 from varjepa.tables.columns import MemoryLimits
+from varjepa.tables.describe import TableDescription
 from varjepa.tables.messages import TableWarnings, collect_warnings
 from varjepa.tables.reading import are_files
 from varjepa.tables.shuffling import ShuffledFiles
@@ -240,6 +241,8 @@ class TrainingData:
     """None: too many to hold, read from ``files`` in windows"""
     files: TableFiles | None
     labels: ArrayLike | None
+    description: TableDescription | None = None
+    """what was inferred, where somebody asks"""
     validation: Validation | None = None
 
 

@@ -90,6 +90,12 @@ def on_grid(p: DiagonalGaussian, masks: FeatureMasks, features: int) -> Diagonal
     return DiagonalGaussian(mean[:, :features], log_var[:, :features])
 
 
+def mean_over_first_view(values: Tensor, masks: FeatureMasks) -> Tensor:
+    """Mean over the features that the first view asks for.  # (B, D) → (B,)"""
+    valid = None if masks.target_valid is None else masks.target_valid[:, 0]
+    return mean_over(values.gather(1, masks.target[:, 0]), valid)
+
+
 # --- The likelihood of a row's cells, which both decoders share.
 
 
@@ -525,11 +531,8 @@ class VarTJepa(nn.Module):
         The ELBO trains the predictor to meet the posterior; this trains encoder, predictor and
         decoder to predict values, as they do when cells are filled.
         """
-        first = masks.first_view()
-        mean = on_grid(p_s_y, first, self.shape.features).mean
-        nll = self.target_decoder(mean).nll(w).gather(1, first.target[:, 0])
-        valid = None if first.target_valid is None else first.target_valid[:, 0]
-        return mean_over(nll, valid)
+        mean = on_grid(p_s_y, masks, self.shape.features).mean
+        return mean_over_first_view(self.target_decoder(mean).nll(w), masks)
 
     def nll_of_cells(self, w: EncodedTable, asked: Tensor) -> Tensor:
         """−log p of the asked cells given the row's other known cells.  # (B, D) bool → (B, D)"""
@@ -549,13 +552,9 @@ class VarTJepa(nn.Module):
 
         Shape: → ``(B,)``.
         """
-        target = masks.target[:, 0]  # (B, M_trg)
-        valid = None if masks.target_valid is None else masks.target_valid[:, 0]
         r = self.r_s_y(path.q_s_x.mean, path.q_z.mean, masks)
-        nll = self.predicted_nll(r, w).gather(1, target)
         q = DiagonalGaussian(path.q_s_w.mean.detach(), path.q_s_w.log_var.detach())
-        kl = q.kl_to(r).gather(1, target)  # (B, M_trg)
-        return mean_over(nll + kl_weight * kl, valid)
+        return mean_over_first_view(self.predicted_nll(r, w) + kl_weight * q.kl_to(r), masks)
 
 
 def sample(q: DiagonalGaussian, noise: Tensor | None) -> Tensor:

@@ -496,7 +496,8 @@ class VarTJepa(nn.Module):
 
         Without an imputer the objective's own predictor answers.
         """
-        predictor, first = self.imputer or self.predictor, masks.first_view()
+        predictor = self.predictor if self.imputer is None else self.imputer
+        first = masks.first_view()
         r = predictor(s_x, first.valid_with_cls(self.settings.n_cls), z, first)
         return on_grid(r, first, self.shape.features)
 

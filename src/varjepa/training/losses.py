@@ -73,9 +73,8 @@ class Draw:
 
     def rows(self, here: slice) -> Draw:
         """The part of some of the batch's rows."""
-        noise = self.noise and LatentNoise(
-            self.noise.s_x[here], self.noise.z[here], self.noise.s_y[here]
-        )
+        n = self.noise
+        noise = None if n is None else LatentNoise(n.s_x[here], n.z[here], n.s_y[here])
         return Draw(self.masks.rows(here), noise, self.elbo.after(here.start or 0))
 
 

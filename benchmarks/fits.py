@@ -102,8 +102,6 @@ def dependent_table(rows: int, columns: int, seed: int = 0) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class FitTable:
-    """A table with removed cells, and what stood in them."""
-
     source: str
     frame: pd.DataFrame
     truth: CodedTable
@@ -492,7 +490,3 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
             },
         })  # fmt: skip
     return summaries
-
-
-def missing_peers() -> list[str]:
-    return [peer for peer in PEERS if version_of(peer) is None]

@@ -46,8 +46,6 @@ WIDE_SETTINGS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One training that is timed."""
-
     varied: str
     """features, batch, depth or settings"""
     name: str
@@ -148,12 +146,12 @@ def draw_growth(rows: Sequence[dict[str, Any]], path: Path) -> None:
         panel.set_ylabel("ms a step")
         panel.grid(alpha=0.2)
     axes[1].legend(frameon=False)
-    _draw_attention(axes[0].twinx(), [r for r in rows if r["varied"] == "features"])
-    save_svg(figure, path)
-
-
-def _draw_attention(axis: Any, rows: Sequence[dict[str, Any]]) -> None:
-    shares = {int(r["features"]): r["attention_share"] for r in rows}  # the same on every device
+    by_columns = [r for r in rows if r["varied"] == "features"]
+    shares = {
+        int(r["features"]): r["attention_share"] for r in by_columns
+    }  # the same on every device
+    axis = axes[0].twinx()
     axis.plot(list(shares), list(shares.values()), ":", color="grey")
     axis.set_ylim(0, 1)
     axis.set_ylabel("attention's share of the arithmetic", color="grey", fontsize=8)
+    save_svg(figure, path)

@@ -34,14 +34,12 @@ from varjepa.variational.model import LatentNoise
 class ReferenceStep(nn.Module):
     """The forward pass and the losses of Algorithm 1, with the parameters of ``model``."""
 
-    def __init__(
-        self, model: VarTJepa, dropout: float = 0.0, predictor_dropout: float = 0.0
-    ) -> None:
+    def __init__(self, model: VarTJepa) -> None:
         super().__init__()
         self.model = model
-        self.encode_context = _plain_transformer(model.context_encoder.transformer, dropout)
-        self.encode_target = _plain_transformer(model.target_posterior.transformer, dropout)
-        self.predict = _plain_transformer(model.predictor.transformer, predictor_dropout)
+        self.encode_context = _plain_transformer(model.context_encoder.transformer)
+        self.encode_target = _plain_transformer(model.target_posterior.transformer)
+        self.predict = _plain_transformer(model.predictor.transformer)
 
     def forward(self, w: EncodedTable, masks: FeatureMasks, noise: LatentNoise) -> ElboTerms:
         """The five losses, one value per row.
@@ -194,15 +192,15 @@ def _pool(part: AttentionPooling, tokens: Tensor) -> Tensor:
     return part.project_out(scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
 
 
-def _plain_transformer(source: Transformer, dropout: float) -> nn.TransformerEncoder:
-    """The encoder torch ships, its layers holding the tensors of ours."""
+def _plain_transformer(source: Transformer) -> nn.TransformerEncoder:
+    """The encoder torch ships, its layers holding the tensors of ours; they drop nothing."""
     blocks: list[Any] = list(source.blocks)
     width, first = source.norm.normalized_shape[0], blocks[0]
     layer = nn.TransformerEncoderLayer(
         width,
         first.attention.heads,
         first.mlp[0].out_features,
-        dropout,
+        dropout=0.0,
         activation="gelu",
         batch_first=True,
         norm_first=True,

@@ -28,31 +28,20 @@ def bench_steps_command(
         str, typer.Option(help="middle: one size; drawn: as in training.")
     ] = "middle",
     repeats: Annotated[int, typer.Option(help="Timed steps of both.")] = 7,
-    dropout: Annotated[
-        bool, typer.Option(help="Give the reference the paper's dropout, which ours lacks.")
-    ] = False,
-    reference_precision: Annotated[
-        str, typer.Option(help="Of Algorithm 1 on a GPU: tf32 or bfloat16.")
-    ] = "tf32",
     json: Json = None,
 ) -> None:
     """Compare our training step and embedding pass with Algorithm 1 as written."""
     if context.invoked_subcommand is not None:
         return
-    from benchmarks.steps import MASK_SIZES, REFERENCE_PRECISIONS, bench_steps
+    from benchmarks.steps import MASK_SIZES, bench_steps
     from varjepa.environment import pick_device
 
     sizes = one_of("--mask-sizes", mask_sizes, MASK_SIZES)
-    precision = one_of("--reference-precision", reference_precision, REFERENCE_PRECISIONS)
     kind = pick_device(device).type
     _check_json(json)
     rows: list[dict[str, Any]] = []
     for shape in shapes or ["adult"]:
-        count = positive("--repeats", repeats)
-        row = bench_steps(
-            shape, kind, count, sizes, with_dropout=dropout, reference_precision=precision
-        )
-        rows.append(row)
+        rows.append(bench_steps(shape, kind, positive("--repeats", repeats), sizes))
         console.print(_sentence(rows[-1]), markup=True, soft_wrap=True)
         if json is not None:
             write_json(json, rows)
@@ -152,19 +141,19 @@ def bench_fit_command(
     json: Json = None,
 ) -> None:
     """Time to quality of default fits, with peers; measures only what the JSON file lacks."""
-    from benchmarks.fits import FIT_SHAPES, PEERS, bench_fits, missing_peers, summarise
+    from benchmarks.fits import FIT_SHAPES, PEERS, bench_fits, summarise
+    from benchmarks.ground.peers import version_of
     from varjepa.environment import pick_device
 
     kind = pick_device(device).type
     for shape in shapes or []:
         one_of("--shapes", shape, tuple(FIT_SHAPES))
     asked = [one_of("--peers", peer, (*PEERS, "none")) for peer in peers or PEERS]
-    for peer in missing_peers():
-        if peer in asked:
+    for peer in PEERS:
+        if peer in asked and version_of(peer) is None:
             console.print(f"{peer} is not installed and left out", soft_wrap=True)
     _check_json(json)
-    before = read_json(json) if json is not None and json.exists() else []
-    rows: list[dict[str, Any]] = before
+    rows: list[dict[str, Any]] = read_json(json) if json is not None and json.exists() else []
 
     def show(row: dict[str, Any]) -> None:
         figures = {k: row[k] for k in ("seconds", "fit_s", "best", "gflop_per_s") if k in row}
@@ -191,7 +180,6 @@ def bench_fit_command(
 def bench_paths_command(
     device: Device = "auto",
     steps: Annotated[int, typer.Option(help="Timed steps of each.")] = 64,
-    widths: Annotated[list[int] | None, typer.Option(help="Only models of these widths.")] = None,
     limit: Annotated[float, typer.Option(help="Seconds of one way on one shape.")] = 240.0,
     wide: Annotated[
         bool, typer.Option("--wide", help="Instead: tables of 125 to 2,000 columns, on a CPU.")
@@ -220,16 +208,13 @@ def bench_paths_command(
         if json is not None:
             write_json(json, rows)
 
-    shapes = [shape for shape in SHAPES if widths is None or shape.d in widths]
-    names = ["rows over cores"] if wide else None
-    shapes = list(WIDE_SHAPES) if wide else shapes
+    names, shapes = (["rows over cores"], WIDE_SHAPES) if wide else (None, SHAPES)
     bench_paths(kind, positive("--steps", steps), shapes, names, limit, rows, show)
 
 
 @bench.command("busy")
 def bench_busy_command(
-    steps: Annotated[int, typer.Option(help="Steps of each fit.")] = 300,
-    json: Json = None,
+    steps: Annotated[int, typer.Option(help="Steps of each fit.")] = 300, json: Json = None
 ) -> None:
     """Time small fits on a CPU, alone and beside a process that never waits."""
     from benchmarks.fits import BUSY_SHAPES, in_process, measure_busy

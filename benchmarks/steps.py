@@ -55,10 +55,6 @@ class BenchShape:
     """shares and K"""
     batch: int = 512
     """rows of a step"""
-    dropout: float = 0.001
-    """`drop`, of the encoders; only the reference can use it"""
-    predictor_dropout: float = 0.002
-    """`dropp`"""
 
 
 TABLES = {
@@ -79,7 +75,7 @@ def _shape(dataset: str, table: TableShape) -> BenchShape:
     networks = {name: getattr(o, name) for name in sizes}
     model = first_version(Architecture, imputer_depth=0, **networks)
     masks = MaskSettings(o.context_share, o.target_share, o.targets)
-    return BenchShape(table, model, masks, o.batch, o.dropout, o.predictor_dropout)
+    return BenchShape(table, model, masks, o.batch)
 
 
 SHAPES: dict[str, BenchShape] = {name: _shape(*of) for name, of in TABLES.items()}
@@ -95,8 +91,6 @@ MASK_SIZES: tuple[MaskSizes, ...] = get_args(MaskSizes)
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Model and rows that are trained."""
-
     shape: BenchShape
     model: VarTJepa
     rows: EncodedTable  # one batch
@@ -125,11 +119,8 @@ def random_workload(shape: BenchShape, device: str = "cpu", seed: int = 0) -> Wo
     num = torch.rand(count, shape.table.numeric, generator=generator)
     levels = shape.table.levels
     cat = [torch.randint(1, n, (count,), generator=generator) for n in levels]
-    rows = EncodedTable(
-        num.to(device),
-        (torch.stack(cat, 1) if cat else torch.empty(count, 0, dtype=torch.long)).to(device),
-        None,
-    )
+    codes = torch.stack(cat, 1) if cat else torch.empty(count, 0, dtype=torch.long)
+    rows = EncodedTable(num.to(device), codes.to(device), None)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = VarTJepa(shape.table, shape.model).to(device)
@@ -197,26 +188,15 @@ def flops_by_operator(workload: Workload) -> dict[Any, float]:
 EPOCH = 16
 """Steps of an epoch in our trainer."""
 
-ReferencePrecision = Literal["tf32", "bfloat16"]
-"""of Algorithm 1 on a GPU; a CPU computes in float32"""
-
-REFERENCE_PRECISIONS: tuple[ReferencePrecision, ...] = get_args(ReferencePrecision)
-
-
 Contender = Callable[[Workload], AbstractContextManager[StepFunction]]
 """Prepares to train the workload's model and yields the step; its exit frees what it holds."""
 
 
 @contextmanager
-def reference_step(
-    workload: Workload, with_dropout: bool = False, precision: ReferencePrecision = "tf32"
-) -> Iterator[StepFunction]:
-    """Algorithm 1 as written."""
+def reference_step(workload: Workload) -> Iterator[StepFunction]:
+    """Algorithm 1 as written, without dropout, which ours lacks; on a GPU in TF32."""
     model, rows, views = workload.model, workload.rows, workload.masks.targets
-    drop = (
-        (workload.shape.dropout, workload.shape.predictor_dropout) if with_dropout else (0.0, 0.0)
-    )
-    reference = ReferenceStep(model, *drop)
+    reference = ReferenceStep(model)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4)
     generator = torch.Generator(rows.num.device).manual_seed(workload.seed)
     choose = torch.Generator().manual_seed(workload.seed)
@@ -225,24 +205,16 @@ def reference_step(
         sizes = draw_mask_sizes(model.shape.features, workload.masks, choose)
         masks = draw_masks_plainly(len(rows), model.shape.features, sizes, views, generator)
         shared = draw_latent_noise(model, len(rows), sizes[0], generator)
-        shape = (len(rows), views, *shared.s_y.shape[1:])
-        s_y = torch.randn(shape, generator=generator, device=generator.device)
+        of_views = (len(rows), views, *shared.s_y.shape[1:])
+        s_y = torch.randn(of_views, generator=generator, device=generator.device)
         optimiser.zero_grad()
-        with computing_in(precision, rows.num.device):
+        with tf32_products(rows.num.device):
             terms = reference(rows, masks, LatentNoise(shared.s_x, shared.z, s_y))
             loss = weighted_loss(terms, ElboWeights()).mean()
             loss.backward()
         optimiser.step()
 
     yield step
-
-
-@contextmanager
-def computing_in(precision: ReferencePrecision, device: torch.device) -> Iterator[None]:
-    """Products in TF32 or, by autocast, in bfloat16 on a GPU; a CPU computes in float32."""
-    reduced = precision == "bfloat16" and device.type != "cpu"
-    with tf32_products(device), torch.autocast(device.type, torch.bfloat16, enabled=reduced):
-        yield
 
 
 @contextmanager
@@ -272,25 +244,14 @@ def bench_steps(
     device: str = "cpu",
     repeats: int = 7,
     mask_sizes: MaskSizes = "middle",
-    with_dropout: bool = False,
     batch: int | None = None,
-    reference_precision: ReferencePrecision = "tf32",
 ) -> dict[str, Any]:
-    """The figures of one shape.
-
-    ``with_dropout`` gives the reference the paper's dropout, which ours does not have; ``batch``
-    replaces the paper's batch size.
-    """
+    """The figures of one shape; ``batch`` replaces the paper's batch size."""
     if name not in SHAPES:
         raise InputError(f"--shapes {name!r} is not one of {', '.join(SHAPES)}")
     arguments = (name, device, mask_sizes, 0, batch)
-
-    def workload() -> Workload:
-        return make_workload(*arguments)
-
-    plain: Contender = partial(
-        reference_step, with_dropout=with_dropout, precision=reference_precision
-    )
+    workload = partial(make_workload, *arguments)
+    plain: Contender = reference_step
     ours: Contender = trainer_step
     ready_s = _seconds_to_get_ready(ours(workload()))
     peaks = [peak_mb(_step_growth, (kind, *arguments), device) for kind in (plain, ours)]
@@ -308,8 +269,7 @@ def bench_steps(
         "device": device,
         "batch": rows,
         "mask_sizes": mask_sizes,
-        "reference_dropout": with_dropout,
-        "reference_precision": "float32" if device == "cpu" else reference_precision,
+        "reference_precision": "float32" if device == "cpu" else "tf32",
         "precision": "float32" if device == "cpu" else "bfloat16",
         "repeats": repeats,
         "ready_s": ready_s,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,18 +26,14 @@ from paper.predictors.training import (
     fit_models,
 )
 from paper.protocol import Embedded
-from paper.settings import (
-    CHOICES,
-    CHOICES_OF,
-    DEFAULT_TREES,
-    WIDE_COLUMNS,
-    Scale,
-    Setting,
-)
+from paper.settings import CHOICES, CHOICES_OF, DEFAULT_TREES, WIDE_COLUMNS, Scale, Setting
 from paper.store import Row, plain
 from varjepa.environment import describe_environment, pick_device
 from varjepa.evaluate.splits import Split
 from varjepa.metrics.selective import COVERAGES, aurc, classification_by_coverage
+
+if TYPE_CHECKING:
+    from paper.representations import Workbench
 
 Floats = NDArray[np.float64]
 
@@ -125,14 +121,11 @@ def predictor_settings(
 
 
 def score_cell(
+    bench: Workbench,
     predictor: str,
     inputs: Inputs,
-    data: Dataset,
-    split: Split,
     seeds: Sequence[int],
     uncertainty: Floats | None,
-    scale: Scale,
-    device: str,
     setting: Setting = "paper",
     choice: str | None = None,
 ) -> list[Row]:
@@ -140,8 +133,8 @@ def score_cell(
 
     ``choice`` names how to fit; None lets the validation rows choose.
     """
-    kind = PREDICTORS[predictor]
-    options = fit_options(kind, scale, device)
+    kind, data, split = PREDICTORS[predictor], bench.data, bench.split
+    options = fit_options(kind, bench.scale, bench.device)
     choices = choices_of(predictor, data.name if inputs.tokens else None, setting)
     if choice in choices:
         choices = {choice: choices[choice]}
@@ -174,12 +167,13 @@ def score_cell(
 
 
 def fit_probe_of_figure(
-    embedded: Embedded, data: Dataset, split: Split, seeds: Sequence[int], device: str
+    bench: Workbench, embedded: Embedded, seeds: Sequence[int]
 ) -> tuple[SeedModels, Inputs]:
     """The linear probe of the risk–coverage figure, on standardised embeddings."""
     kind = replace(PREDICTORS["linear_probe"], training=FIGURE_PROBE)
     inputs = Inputs(tokens=Tokens(embedded.tokens, standardise=True))
-    return fit_on(kind, inputs, data, split, seeds, fit_options(kind, Scale(), device)), inputs
+    options = fit_options(kind, Scale(), bench.device)
+    return fit_on(kind, inputs, bench.data, bench.split, seeds, options), inputs
 
 
 def fit_on(
@@ -219,11 +213,11 @@ def fit_best(
     return best, kept
 
 
-def choose_score(embedded: Embedded, data: Dataset, split: Split, device: str) -> str:
+def choose_score(bench: Workbench, embedded: Embedded) -> str:
     """The latent uncertainty that ranks a linear probe's errors best on the validation rows."""
-    models, inputs = fit_probe_of_figure(embedded, data, split, [0], device)
-    rows = split.validation
-    wrong = wrong_rows(models.predict(inputs, rows)[0], data, rows)
+    models, inputs = fit_probe_of_figure(bench, embedded, [0])
+    rows = bench.split.validation
+    wrong = wrong_rows(models.predict(inputs, rows)[0], bench.data, rows)
     return best_score(embedded.scores, rows, wrong)
 
 

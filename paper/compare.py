@@ -60,7 +60,6 @@ class Summary:
 
 
 def summarise(rows: Sequence[Row], metric: str) -> Summary:
-    """Mean and standard deviation of rows that differ in their seeds."""
     values = [row[metric] for row in rows]
     kept = max(1, round(rows[0]["coverage"] * rows[0]["test_rows"]))
     return Summary(statistics.fmean(values), deviation(values), kept)
@@ -180,8 +179,6 @@ def metric_cell(values: Sequence[float], paper: float | None, lower_is_better: b
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One claim about results."""
-
     claim: str
     holds: bool | None
     """None: open, because cells that would decide it are missing"""

@@ -11,9 +11,9 @@ label, its rows ranked by ``uncertainty(table)``.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -37,6 +37,7 @@ from paper.compare import (
     at_least,
     at_most,
     counted,
+    deviation,
     group,
     is_reached,
     plus_minus,
@@ -46,13 +47,7 @@ from paper.compare import (
 )
 from paper.datasets.catalogue import DATASETS
 from paper.published import PAPER_PREDICTORS, PAPER_REPRESENTATIONS, Quoted, downstream_paper_value
-from paper.representations import (
-    LEARNED,
-    REPRESENTATIONS,
-    Workbench,
-    input_settings,
-    is_ranked,
-)
+from paper.representations import LEARNED, REPRESENTATIONS, Workbench, input_settings, is_ranked
 from paper.settings import FULL, SETTINGS, Scale, Setting
 from paper.store import Job, Log, ResultStore, Row, no_log, run_jobs
 from varjepa.files import study_folder
@@ -70,8 +65,6 @@ KEY = (*CELL, "seed", "coverage")
 
 @dataclass(frozen=True, slots=True)
 class DownstreamPlan:
-    """Which cells are wanted."""
-
     datasets: Sequence[str] = tuple(DATASETS)
     representations: Sequence[str] = REPRESENTATIONS
     predictors: Sequence[str] = PAPER_PREDICTORS
@@ -152,19 +145,9 @@ def run_cell(
         if is_ranked(name):
             score = bench.score_name(setting, about["embedding_seed"])
             uncertainty = embedded.scores[score]
-    scored = score_cell(
-        about["predictor"],
-        bench.inputs(name, embedded, standardise=setting != "paper"),
-        bench.data,
-        bench.split,
-        seeds,
-        uncertainty,
-        bench.scale,
-        bench.device,
-        setting,
-        choice,
-    )
-    return [{"uncertainty": score, **row} for row in scored]
+    inputs = bench.inputs(name, embedded, standardise=setting != "paper")
+    rows = score_cell(bench, about["predictor"], inputs, seeds, uncertainty, setting, choice)
+    return [{"uncertainty": score, **row} for row in rows]
 
 
 # --- findings: the goals that were set before any run, each true, false or open
@@ -220,44 +203,34 @@ def paper_accuracy(dataset: str, name: str, predictor: str, coverage: float = 1.
 
 def reached_cells(cells: Cells, dataset: str) -> tuple[int, int]:
     """(how many accuracies of Var-T-JEPA reach the paper's, how many there are)."""
-    there = [
-        is_reached(cells[key], paper_accuracy(*key))
-        for predictor in PAPER_PREDICTORS
-        for coverage in COVERAGES
-        if (key := (dataset, "var_t_jepa", predictor, coverage)) in cells
-    ]
+    wanted = product([dataset], ["var_t_jepa"], PAPER_PREDICTORS, COVERAGES)
+    there = [is_reached(cells[key], paper_accuracy(*key)) for key in wanted if key in cells]
     return sum(there), len(there)
 
 
+def _count_finding(
+    claim: str, good: Mapping[tuple[Any, ...], bool], wanted: int, goal: int, remark: str = ""
+) -> Finding:
+    """Whether enough of the wanted cells are good; ``good`` has those that are there."""
+    count, missing = sum(good.values()), wanted - len(good)
+    bad = counted(key[0] for key, is_good in good.items() if not is_good)
+    evidence = f"{count} of {wanted}" + (f"; not: {bad}" if bad else "") + remark
+    return Finding(claim, at_least(count, goal, missing), with_missing(evidence, missing))
+
+
 def _against_the_paper(cells: Cells) -> list[Finding]:
-    wanted = [
-        (dataset, "var_t_jepa", predictor, coverage)
-        for dataset in DATASETS
-        for predictor in PAPER_PREDICTORS
-        for coverage in COVERAGES
-    ]
+    wanted = list(product(DATASETS, ["var_t_jepa"], PAPER_PREDICTORS, COVERAGES))
     there = {key: (cells[key], paper_accuracy(*key)) for key in wanted if key in cells}
-    missing = len(wanted) - len(there)
     reached = {key: is_reached(*pair) for key, pair in there.items()}
     exceeded = {key: ours.mean > paper[0] for key, (ours, paper) in there.items()}
-
-    def evaluate(claim: str, good: Mapping[tuple[Any, ...], bool], goal: int) -> Finding:
-        count = sum(good.values())
-        short = counted(key[0] for key, is_good in good.items() if not is_good)
-        evidence = f"{count} of {len(wanted)}" + (f"; not: {short}" if short else "")
-        return Finding(claim, at_least(count, goal, missing), with_missing(evidence, missing))
-
+    claims = (
+        (f"reaches the paper's accuracy in {REACHED_GOAL}", reached, REACHED_GOAL),
+        (f"is above the paper's mean in {EXCEEDED_GOAL}", exceeded, EXCEEDED_GOAL),
+    )
+    count = len(wanted)
     return [
-        evaluate(
-            f"Var-T-JEPA reaches the paper's accuracy in {REACHED_GOAL} of {len(wanted)} cells",
-            reached,
-            REACHED_GOAL,
-        ),
-        evaluate(
-            f"Var-T-JEPA is above the paper's mean in {EXCEEDED_GOAL} of {len(wanted)} cells",
-            exceeded,
-            EXCEEDED_GOAL,
-        ),
+        _count_finding(f"Var-T-JEPA {claim} of {count} cells", good, count, goal)
+        for claim, good, goal in claims
     ]
 
 
@@ -265,21 +238,17 @@ def _rising(cells: Cells) -> Finding:
     """Per dataset over the predictors that have both coverages."""
     shown: list[str] = []
     verdicts: list[bool | None] = []
+    count = len(PAPER_PREDICTORS)
     for dataset in DATASETS:
-        pairs = [
-            (cells[full].mean, cells[half].mean)
+        gains = [
+            cells[half].mean - cells[full].mean
             for predictor in PAPER_PREDICTORS
             if (full := (dataset, "var_t_jepa", predictor, COVERAGES[0])) in cells
             and (half := (dataset, "var_t_jepa", predictor, COVERAGES[-1])) in cells
         ]
-        if not pairs:
-            shown.append(f"{dataset} missing")
-            verdicts.append(None)
-            continue
-        gain = statistics.fmean(half - full for full, half in pairs)
-        is_whole = len(pairs) == len(PAPER_PREDICTORS)
-        of = "" if is_whole else f" ({len(pairs)} of {len(PAPER_PREDICTORS)} predictors)"
-        shown.append(f"{dataset} {gain:+.3f}{of}")
+        is_whole, gain = len(gains) == count, fmean(gains) if gains else 0.0
+        of = "" if is_whole else f" ({len(gains)} of {count} predictors)"
+        shown.append(f"{dataset} {gain:+.3f}{of}" if gains else f"{dataset} missing")
         verdicts.append(gain > 0 if is_whole else None)
     return Finding(
         "in every dataset accuracy, averaged over predictors, rises when the most uncertain half "
@@ -291,7 +260,7 @@ def _rising(cells: Cells) -> Finding:
 
 def _beats_t_jepa(cells: Cells, of_paper: Cells, setting: str) -> Finding:
     """T-JEPA counts with the better of its settings: changes that help us may help it too."""
-    wanted = [(dataset, predictor) for dataset in REAL_TABLES for predictor in PAPER_PREDICTORS]
+    wanted = list(product(REAL_TABLES, PAPER_PREDICTORS))
 
     def best(dataset: str, predictor: str) -> float | None:
         key = (dataset, "t_jepa", predictor, 1.0)
@@ -303,43 +272,34 @@ def _beats_t_jepa(cells: Cells, of_paper: Cells, setting: str) -> Finding:
         if (ours := (dataset, "var_t_jepa", predictor, 1.0)) in cells
         and (theirs := best(dataset, predictor)) is not None
     }
-    missing, count = len(wanted) - len(won), sum(won.values())
-    lost = counted(dataset for (dataset, _), is_won in won.items() if not is_won)
-    evidence = f"{count} of {len(wanted)}" + (f"; not: {lost}" if lost else "")
+    remark = ""
     if won and setting != "paper":
         both = any((dataset, "t_jepa", predictor, 1.0) in cells for dataset, predictor in won)
-        evidence += "; T-JEPA in " + (
-            "the better of its settings" if both else "the paper's setting"
-        )
-    return Finding(
+        remark = "; T-JEPA in " + ("the better of its settings" if both else "the paper's setting")
+    return _count_finding(
         f"Var-T-JEPA beats T-JEPA in {BEATEN_GOAL} of the {len(wanted)} full-coverage cells of the "
         "five real tables",
-        at_least(count, BEATEN_GOAL, missing),
-        with_missing(evidence, missing),
+        won,
+        len(wanted),
+        BEATEN_GOAL,
+        remark,
     )
 
 
 def _against_raw(cells: Cells, others: Cells) -> Finding:
     """Where embeddings lose, said plainly; the paper loses too."""
-    wanted = [(dataset, predictor) for dataset in DATASETS for predictor in PAPER_PREDICTORS]
-    there = [
-        (dataset, predictor)
+    wanted = list(product(DATASETS, PAPER_PREDICTORS))
+    pairs = [
+        (dataset, cells[mine].mean, others[raw].mean)
         for dataset, predictor in wanted
-        if (dataset, "var_t_jepa", predictor, 1.0) in cells
-        and (dataset, "raw", predictor, 1.0) in others
+        if (mine := (dataset, "var_t_jepa", predictor, 1.0)) in cells
+        and (raw := (dataset, "raw", predictor, 1.0)) in others
     ]
-    lost = [
-        dataset
-        for dataset, predictor in there
-        if cells[dataset, "var_t_jepa", predictor, 1.0].mean
-        < others[dataset, "raw", predictor, 1.0].mean
-    ]
+    lost = [dataset for dataset, mine, raw in pairs if mine < raw]
     paper = sum(
-        paper_accuracy(dataset, "var_t_jepa", predictor)[0]
-        < paper_accuracy(dataset, "raw", predictor)[0]
-        for dataset, predictor in wanted
+        paper_accuracy(d, "var_t_jepa", p)[0] < paper_accuracy(d, "raw", p)[0] for d, p in wanted
     )
-    missing = len(wanted) - len(there)
+    missing = len(wanted) - len(pairs)
     evidence = f"loses in {len(lost)}" + (f": {counted(lost)}" if lost else "")
     return Finding(
         f"Var-T-JEPA loses to raw columns with the same predictor in no more than the paper's "
@@ -388,8 +348,11 @@ def downstream_blocks(rows: Sequence[Row], trainings: Sequence[Row]) -> list[Blo
     by_setting = {s: [row for row in first if row["setting"] == s] for s in begun(rows)}
 
     def block(name: str, title: str, about: str, tables: Sequence[Table]) -> Block:
+        findings: dict[str, list[Finding]] = {}
+        if name == "accuracy":
+            findings = {s: downstream_findings(rows, s, trainings) for s in SETTINGS}
         shown = tables if rows else ()
-        return Block(name, "downstream", title, about, tables=shown, is_run=bool(rows))
+        return Block(name, "downstream", title, about, findings, shown, is_run=bool(rows))
 
     def metric_tables(metric: str, names: Sequence[str], is_open: bool = False) -> list[Table]:
         return [
@@ -398,35 +361,29 @@ def downstream_blocks(rows: Sequence[Row], trainings: Sequence[Row]) -> list[Blo
             if mine or setting == "paper"
         ]
 
-    findings: dict[str, list[Finding]] = {
-        s: downstream_findings(rows, s, trainings) for s in SETTINGS
-    }
-    accuracy = block(
-        "accuracy",
-        "Var-T-JEPA by coverage (Section 4.2, Appendix B.1)",
-        f"Accuracy. {LEGEND}",
-        metric_tables("accuracy", ["var_t_jepa"], is_open=True),
-    )
-    representations = block(
-        "representations",
-        "Representations compared",
-        "Accuracy on all test rows; cells as above.",
-        [representation_table(first), *against_raw(first)],
-    )
-    f1 = block(
-        "f1",
-        "F1",
-        'Compared with what the paper calls "macro F1" is our *weighted* F1: the paper\'s cells of '
-        "constant predictions fit only the weighted one.",
-        metric_tables("f1_weighted", PAPER_REPRESENTATIONS)
-        + metric_tables("f1_macro", PAPER_REPRESENTATIONS),
-    )
     seeds, costs = embedding_table(rows), training_table(trainings)
     none = "" if seeds else "No dataset has been embedded from several seeds."
     return [
-        replace(accuracy, findings=findings),
-        representations,
-        f1,
+        block(
+            "accuracy",
+            "Var-T-JEPA by coverage (Section 4.2, Appendix B.1)",
+            f"Accuracy. {LEGEND}",
+            metric_tables("accuracy", ["var_t_jepa"], is_open=True),
+        ),
+        block(
+            "representations",
+            "Representations compared",
+            "Accuracy on all test rows; cells as above.",
+            [representation_table(first), *against_raw(first)],
+        ),
+        block(
+            "f1",
+            "F1",
+            'Compared with what the paper calls "macro F1" is our *weighted* F1: the paper\'s '
+            "cells of constant predictions fit only the weighted one.",
+            metric_tables("f1_weighted", PAPER_REPRESENTATIONS)
+            + metric_tables("f1_macro", PAPER_REPRESENTATIONS),
+        ),
         Block("seeds", "downstream", "Pre-training seeds", none, tables=seeds),
         Block("cost", "downstream", "Trainings", tables=costs, is_run=bool(trainings)),
     ]
@@ -585,7 +542,7 @@ def _spread(values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
     if len(known) < max(2, len(values)):
         return "–"
-    return plus_minus(fmean(known), statistics.stdev(known))
+    return plus_minus(fmean(known), deviation(known))
 
 
 def training_table(trainings: Sequence[Row]) -> list[Table]:

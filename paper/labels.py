@@ -175,10 +175,7 @@ def take(standard: tuple[Inputs, Moments | None], rows: Index) -> Inputs:
 
 @dataclass(frozen=True, slots=True)
 class LabelsPlan:
-    """Which curves are wanted."""
-
     datasets: Sequence[str] = tuple(DATASETS)
-    representations: Sequence[str] = COMPARED
     predictors: Sequence[str] = LABEL_PREDICTORS
     settings: Sequence[Setting] = ("paper",)
     sizes: Sequence[int] = SIZES
@@ -188,11 +185,7 @@ class LabelsPlan:
 
     def jobs(self, dataset: str) -> list[Job]:
         """Embeddings in the outer loops; raw columns have no setting and are not made twice."""
-        pairs = [
-            ("paper" if n not in LEARNED else s, n)
-            for s in self.settings
-            for n in self.representations
-        ]
+        pairs = [("paper" if n not in LEARNED else s, n) for s in self.settings for n in COMPARED]
         return [
             Job(
                 dict(zip(CURVE, (dataset, name, predictor, setting), strict=True)),

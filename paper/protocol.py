@@ -152,7 +152,11 @@ def obtain(
     if isinstance(estimator, VarTJEPA):
         measures = (*RANKING, *ANSWERS) if isinstance(spec, DefaultTraining) else RANKING
         scores = score_table(estimator, data.table, measures)
-    made = Embedded(tokens, scores, {**training, **diagnose(tokens)})
+    # T-JEPA's embeddings can collapse in several ways
+    diagnosis = diagnose_collapse(tokens[:DIAGNOSED].float().numpy())
+    for figure in ("scale", "effective_rank", "varying_share", "silent_share"):
+        training[figure] = round(getattr(diagnosis, figure), 6)
+    made = Embedded(tokens, scores, training)
     tensors = {"tokens": tokens}
     tensors |= {name: torch.from_numpy(values.copy()) for name, values in scores.items()}
     make_folder(path.parent)
@@ -270,13 +274,6 @@ def score_table(
     """Every score of ``measures`` of every row, all in one pass."""
     scores = estimator.uncertainties(table, measures)
     return {name: values.astype(np.float64) for name, values in scores.items()}
-
-
-def diagnose(tokens: Tensor) -> dict[str, float]:
-    """Scale, rank and variance of the embeddings: T-JEPA's can collapse in several ways."""
-    diagnosis = diagnose_collapse(tokens[:DIAGNOSED].float().numpy())
-    names = ("scale", "effective_rank", "varying_share", "silent_share")
-    return {name: round(getattr(diagnosis, name), 6) for name in names}
 
 
 def read_embedded(path: Path, stamp: Mapping[str, Any]) -> Embedded:

@@ -496,9 +496,9 @@ MARK = re.compile(r"<!-- (?:generated:|end)")
 TITLE = "The paper, in numbers"
 
 
-def block_markdown(block: Block, level: int = 2) -> str:
+def block_markdown(block: Block) -> str:
     """Heading, words, findings, tables."""
-    parts = [f"{'#' * level} {block.title}"] if block.title else []
+    parts = [f"## {block.title}"] if block.title else []
     if not block.is_run:
         return "\n\n".join([*parts, f"Not run yet: `python -m paper {block.study} --out DIR`."])
     if block.about:
@@ -508,9 +508,8 @@ def block_markdown(block: Block, level: int = 2) -> str:
             parts.append(f"Setting {setting}:")
         if findings:
             parts.append("\n".join(f"- {f.sign} {f.claim}: {f.evidence}" for f in findings))
-    is_alone = len(block.tables) == 1
     parts += [f"![{figure.label}]({figure.file})" for figure in block.figures]
-    below = 0 if is_alone else level + 1
+    below = 0 if len(block.tables) == 1 else 3
     parts += [to_markdown(table, below, block.shows_gaps) for table in block.tables]
     return "\n\n".join(parts)
 

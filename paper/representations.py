@@ -24,15 +24,7 @@ from paper.protocol import (
     obtain_model,
     refuse_orphans,
 )
-from paper.settings import (
-    FULL,
-    SPLIT_SEED,
-    Model,
-    Scale,
-    Setting,
-    paper_score,
-    training_for,
-)
+from paper.settings import FULL, SPLIT_SEED, Model, Scale, Setting, paper_score, training_for
 from paper.store import Log, ResultStore, Row, no_log, plain
 from varjepa.estimators.base import TableEstimator
 from varjepa.evaluate.splits import Split
@@ -154,7 +146,7 @@ class Workbench:
         name = embedding_name(self.dataset, setting, spec)
         if name not in self.chosen:
             embedded = self.embedded(name, spec)
-            self.chosen[name] = choose_score(embedded, self.data, self.split, self.device)
+            self.chosen[name] = choose_score(self, embedded)
         return self.chosen[name]
 
     def inputs(self, representation: str, embedded: Embedded | None, standardise: bool) -> Inputs:

@@ -38,8 +38,6 @@ KEY = ("table", "column", "predictor", "seed", "coverage")
 
 @dataclass(frozen=True, slots=True)
 class SensitivityPlan:
-    """Which cells are wanted."""
-
     columns: Mapping[str, Sequence[str]]
     """of each table"""
     predictors: Sequence[str] = SENSITIVITY_PREDICTORS
@@ -101,17 +99,10 @@ def run_cell(
     spec = column_spec(table, column, bench.scale)
     setting = f"{table}-{file_name(column.lower())}" if SENSITIVITY[table][column] else "paper"
     embedded = bench.embedded(embedding_name(bench.dataset, setting, spec), spec)
-    scored = score_cell(
-        predictor,
-        bench.inputs("var_t_jepa", embedded, standardise=False),
-        bench.data,
-        bench.split,
-        seeds,
-        embedded.scores[paper_score(bench.dataset)],
-        bench.scale,
-        bench.device,
-    )
-    return [{"training_seconds": embedded.training["seconds"], **row} for row in scored]
+    inputs = bench.inputs("var_t_jepa", embedded, standardise=False)
+    uncertainty = embedded.scores[paper_score(bench.dataset)]
+    rows = score_cell(bench, predictor, inputs, seeds, uncertainty)
+    return [{"training_seconds": embedded.training["seconds"], **row} for row in rows]
 
 
 def file_name(words: str) -> str:

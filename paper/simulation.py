@@ -276,8 +276,6 @@ def open_simulation(
 
 @dataclass(frozen=True, slots=True)
 class VariantOutcome:
-    """Rows for both files."""
-
     table: list[Row]
     epochs: list[Row]
 

@@ -131,8 +131,6 @@ PAPER_SCORES = (LATENT, *POSTHOC)
 
 @dataclass(frozen=True, slots=True)
 class UncertaintyPlan:
-    """Which embeddings are evaluated."""
-
     datasets: Sequence[str] = WITH_TRUTH
     settings: Sequence[Setting] = ("paper",)
     runs: int = 5
@@ -245,9 +243,7 @@ class Study:
     def run(self, seed: int) -> list[Row]:
         """All scores of one run in both arrangements."""
         members = range(MEMBERS * seed, MEMBERS * (seed + 1))
-        probe, probe_inputs = fit_probe_of_figure(
-            self.embedded, self.data, self.split, [members[0]], self.bench.device
-        )
+        probe, probe_inputs = fit_probe_of_figure(self.bench, self.embedded, [members[0]])
         networks = fit_on(
             PREDICTORS["mlp"], self.inputs, self.data, self.split, list(members), self.options
         )
@@ -269,11 +265,11 @@ class Study:
         wrong = shared.wrong
         bounds = {"random": np.zeros(len(wrong)), "oracle": wrong}
         origin = {"seed": seed, "environment": describe_environment(self.options.device)}
-        truth = None if self.data.ambiguity is None else self.data.ambiguity[self.split.validation]
-        agreeing = {
-            name: None if truth is None else rounded(spearman(held_out.scores[name], truth))
-            for name in self.embedded.scores
-        }
+        agreeing: dict[str, float | None] = {}
+        if self.data.ambiguity is not None:
+            truth = self.data.ambiguity[self.split.validation]
+            known = {name: held_out.scores[name] for name in self.embedded.scores}
+            agreeing = {name: rounded(spearman(score, truth)) for name, score in known.items()}
         rows = [
             {
                 **self._row("shared", name, score, wrong, origin),
@@ -292,9 +288,7 @@ class Study:
     def per_row(self) -> Row:
         """What the figures show: the latent score, u and the probe's errors of the test rows."""
         test = self.split.test
-        probe, inputs = fit_probe_of_figure(
-            self.embedded, self.data, self.split, [0], self.bench.device
-        )
+        probe, inputs = fit_probe_of_figure(self.bench, self.embedded, [0])
         wrong = wrong_rows(probe.predict(inputs, test)[0], self.data, test)
         truth = self.data.ambiguity
         row: Row = {
@@ -309,16 +303,17 @@ class Study:
 
     def _shared(self, rows: Rows, answers: Mapping[str, NDArray[np.float32]]) -> Scored:
         """Every score of some rows that needs no fitting, on the shared classifier's mistakes."""
-        scores = {name: score[rows] for name, score in self.embedded.scores.items()}
-        scores["probe entropy"] = predictive_entropy(answers["probe"])
-        scores["probe msp"] = one_minus_msp(answers["probe"])
-        scores["mc dropout"] = predictive_entropy(answers["mc dropout"])
-        scores["deep ensemble"] = predictive_entropy(answers["deep ensemble"])
-        scores["own entropy"] = predictive_entropy(answers["own"])
-        scores["own msp"] = one_minus_msp(answers["own"])
-        answer = answers["own"].argmax(-1)
-        scores |= {name: chance_of_another(answers[who], answer) for name, who in DOUBTS.items()}
-        return Scored(scores, wrong_rows(answers["own"], self.data, rows))
+        own, probe = answers["own"], answers["probe"]
+        scores = {
+            **{name: score[rows] for name, score in self.embedded.scores.items()},
+            "probe entropy": predictive_entropy(probe),
+            "probe msp": one_minus_msp(probe),
+            **{who: predictive_entropy(answers[who]) for who in ("mc dropout", "deep ensemble")},
+            "own entropy": predictive_entropy(own),
+            "own msp": one_minus_msp(own),
+            **{n: chance_of_another(answers[who], own.argmax(-1)) for n, who in DOUBTS.items()},
+        }
+        return Scored(scores, wrong_rows(own, self.data, rows))
 
     def _row(self, arrangement: str, name: str, score: Floats, wrong: Floats, origin: Row) -> Row:
         truth = None if self.data.ambiguity is None else self.data.ambiguity[self.split.test]
@@ -340,7 +335,6 @@ def _digits(values: Floats) -> list[float]:
 
 
 def balanced_row(estimator: VarTJEPA, table: pa.Table, ambiguity: Floats, split: Split) -> Row:
-    """How well the balanced score finds ambiguous rows."""
     held_out, test = (
         estimator.uncertainty(table.take(rows), "nll", "balanced", splits=BALANCED_SPLITS)
         for rows in (split.validation, split.test)
@@ -558,20 +552,17 @@ def score_tables(about: tuple[Any, ...], here: Groups) -> list[Table]:
     ]
     paper: list[list[str | Cell]] = [
         [
-            _score_name(here.get(("paper", score)), score),
-            *(_paper_cell(here.get(("paper", score)), m, dataset, score) for m in METRICS),
+            f"{score} ({rows[0]['latent']})" if rows and score == LATENT else score,
+            *(_paper_cell(rows, m, dataset, score) for m in METRICS),
         ]
         for score in PAPER_SCORES
+        for rows in [here.get(("paper", score))]
     ]
     title = f"{which}: one shared classifier (not in the paper)"
     return [
         Table(title, columns, shared, shared_error(here), is_open=False),
         Table(f"{which}: each score on its own classifier, as in the paper", columns, paper),
     ]
-
-
-def _score_name(rows: Sequence[Row] | None, score: str) -> str:
-    return f"{score} ({rows[0]['latent']})" if rows and score == LATENT else score
 
 
 def _paper_cell(rows: Sequence[Row] | None, metric: str, dataset: str, score: str) -> str | Cell:
@@ -677,10 +668,7 @@ def draw_uncertainty(per_row: Sequence[Row], path: Path) -> None:
         risks.plot(curve.coverage, curve.risk, color=DARK)
         risks.axhline(wrong.mean(), color="grey", linestyle=":", linewidth=1)
         _label(
-            risks,
-            f"{letter}. {row['dataset']}: AURC {aurc(wrong, unsure):.3f}",
-            "coverage",
-            "risk",
+            risks, f"{letter}. {row['dataset']}: AURC {aurc(wrong, unsure):.3f}", "coverage", "risk"
         )
         if row["ambiguity"] is None:
             ambiguities.axis("off")

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import KFold
 
+from benchmarks.ground.peers import boosting
 from benchmarks.ground.scoring import Figures
 from benchmarks.ground.tables import Bools, CodedTable, Coder, Floats
 
@@ -31,7 +31,6 @@ class ScoredCells:
 
     @classmethod
     def empty(cls, frame: pd.DataFrame) -> ScoredCells:
-        """To be filled in."""
         shape = frame.shape
         return cls(np.full(shape, np.nan), np.zeros(shape, bool), np.full(shape, None, object))
 
@@ -101,17 +100,13 @@ def by_cleanlab(frame: pd.DataFrame, seed: int) -> ScoredCells:
         labels = np.searchsorted(kept, y[rows])
         p = np.zeros((len(rows), len(kept)))
         for fit, asked in KFold(FOLDS, shuffle=True, random_state=seed).split(rows):
-            model = _classifier(seed).fit(others[rows[fit]], labels[fit])
+            model = boosting(True, seed).fit(others[rows[fit]], labels[fit])
             p[np.ix_(asked, model.classes_)] = model.predict_proba(others[rows[asked]])
         found.scores[rows, j] = -np.log(np.maximum(get_label_quality_scores(labels, p), 1e-6))
         found.flagged[rows, j] = find_label_issues(labels, p, n_jobs=1)
         texts = coded.levels[j].to_numpy(object)
         found.repairs[rows, j] = texts[kept[p.argmax(1)].astype(np.int64)]
     return found
-
-
-def _classifier(seed: int) -> HistGradientBoostingClassifier:
-    return HistGradientBoostingClassifier(max_iter=50, early_stopping=False, random_state=seed)
 
 
 def _category(coded: CodedTable, j: int, rows: Any, seed: int, found: ScoredCells) -> None:
@@ -123,7 +118,7 @@ def _category(coded: CodedTable, j: int, rows: Any, seed: int, found: ScoredCell
     if len(np.unique(y[fit])) < 2:
         found.scores[asked, j] = np.where(y[asked] == y[fit][0], 0.0, -np.log(1e-3))
         return
-    model = _classifier(seed).fit(others[fit], y[fit])
+    model = boosting(True, seed).fit(others[fit], y[fit])
     p = model.predict_proba(others[asked])
     place = np.searchsorted(model.classes_, y[asked]).clip(max=len(model.classes_) - 1)
     own = np.where(model.classes_[place] == y[asked], p[np.arange(len(asked)), place], 1e-6)
@@ -139,8 +134,8 @@ MOST_LEVELS = 60
 def _number(coded: CodedTable, j: int, rows: Any, seed: int, found: ScoredCells) -> None:
     fit, asked = rows
     others = np.delete(coded.values, j, axis=1)
-    model = HistGradientBoostingRegressor(max_iter=100, early_stopping=True, random_state=seed)
-    guess = model.fit(others[fit], coded.values[fit, j]).predict(others[asked])
+    model = boosting(False, seed).fit(others[fit], coded.values[fit, j])
+    guess = model.predict(others[asked])
     found.scores[asked, j] = np.abs(coded.values[asked, j] - guess)
     found.repairs[asked, j] = guess.astype(str)
 

@@ -20,8 +20,6 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True, slots=True)
 class SpoiledTable:
-    """A table with errors, and where they are."""
-
     frame: pd.DataFrame
     is_wrong: Bools  # (n, columns)
 

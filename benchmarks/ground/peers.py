@@ -63,17 +63,17 @@ def fill_boosting(known: CodedTable, unseen: CodedTable | None, seed: int) -> Co
         if len(np.unique(y)) < 2:
             filled[wanted, j] = _centres(known)[j]
             continue
-        if is_category:
-            model = HistGradientBoostingClassifier(
-                max_iter=50, early_stopping=False, random_state=seed
-            )
-        else:
-            model = HistGradientBoostingRegressor(
-                max_iter=100, early_stopping=True, random_state=seed
-            )
         others, theirs = (np.delete(table.values, j, axis=1) for table in (known, asked))
+        model = boosting(is_category, seed)
         filled[wanted, j] = _predict(model, others[rows], y, theirs[wanted], known.levels[j])
     return CodedTable(filled, known.levels)
+
+
+def boosting(is_category: bool, seed: int) -> Any:
+    """Boosted trees as they fill and audit every table."""
+    if is_category:
+        return HistGradientBoostingClassifier(max_iter=50, early_stopping=False, random_state=seed)
+    return HistGradientBoostingRegressor(max_iter=100, early_stopping=True, random_state=seed)
 
 
 def fill_miss_forest(known: CodedTable, unseen: CodedTable | None, seed: int) -> CodedTable:

@@ -96,12 +96,7 @@ def _accuracy(train: Floats, y: NDArray[Any], test: Floats, truth: NDArray[Any])
 
 
 def _fit_score(
-    c: float,
-    x: Floats,
-    y: NDArray[Any],
-    rows: NDArray[np.int64],
-    test: Floats,
-    truth: NDArray[Any],
+    c: float, x: Floats, y: NDArray[Any], rows: NDArray[np.int64], test: Floats, truth: NDArray[Any]
 ) -> float:
     if len(np.unique(y[rows])) < 2:
         return float(np.mean(truth == y[rows][0]))

@@ -43,8 +43,6 @@ Outcome = list[Row] | Exception
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is measured, and with what."""
-
     tables: Sequence[str]
     jobs: Sequence[str]
     methods: Sequence[str]

@@ -100,8 +100,6 @@ Measure = Callable[[Results, Sequence[str]], Verdict]
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One line of the table of bars."""
-
     job: str
     bar: str
     goal: str

@@ -73,8 +73,6 @@ def names_of(half: Half) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class GroundTable:
-    """A table, its target or anomaly flags apart."""
-
     name: str
     features: pd.DataFrame
     target: pd.Series

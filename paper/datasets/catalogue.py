@@ -61,18 +61,14 @@ class DatasetInfo:
         return len(self.columns) - self.categorical
 
 
-@dataclass(frozen=True, slots=True)
-class DrawSettings:
-    """The seeds of everything that is drawn; each makes a ``numpy.random.default_rng``."""
+# seeds of everything that is drawn; each makes a ``numpy.random.default_rng``
 
-    order_seed: int = 101
-    """row order of the real datasets, and with it which 10,000 rows Covertype and MNIST keep"""
-    u_seed: int = 102
-    """MNIST: u"""
-    r_seed: int = 103
-    """MNIST: the random images r"""
-    sim_seed: int = 0
-    """SIM: the frozen table"""
+ORDER_SEED = 101
+"""row order of the real datasets, and with it which 10,000 rows Covertype and MNIST keep"""
+U_SEED, R_SEED = 102, 103
+"""MNIST: u, and the random images r"""
+SIM_SEED = 0
+"""SIM: the frozen table"""
 
 
 def _kinds(names: str, kind: pa.DataType) -> dict[str, pa.DataType]:

@@ -37,9 +37,12 @@ from paper.datasets.catalogue import (
     CATEGORY,
     DOUBLE,
     INT,
+    ORDER_SEED,
+    R_SEED,
     SHORT,
+    SIM_SEED,
+    U_SEED,
     DatasetInfo,
-    DrawSettings,
     OpenmlTable,
     dataset_info,
 )
@@ -218,8 +221,6 @@ NOISE_SCALE = 0.75
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorruptedImages:
-    """Images that are the blurrier the larger their u."""
-
     pixels: NDArray[np.float32]  # (N, 784) in [0, 1]
     ambiguity: NDArray[np.float64]  # (N,) u
 
@@ -291,8 +292,6 @@ HOME_VARIABLE = "SCIKIT_LEARN_DATA"
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """Where a dataset would be loaded from."""
-
     where: Literal["built in", "folder", "cache", "not here"]
     path: Path | None = None
     """the Parquet file, if there is one"""
@@ -314,10 +313,10 @@ def load_dataset(
         >>> sim.table.shape, len(sim.split(seed=0).test)
         ((10000, 32), 2000)
     """
-    info, draws = dataset_info(name), DrawSettings()
+    info = dataset_info(name)
     path, ambiguity = locate_dataset(name, folder, data_home).path, None
     if info.openml is None:
-        sim, place = draw_sim(seed=draws.sim_seed), "generated"
+        sim, place = draw_sim(seed=SIM_SEED), "generated"
         source = sim.to_arrow().append_column(TARGET, pa.array(sim.label))
         canonical = canonical_table(info, source, "the SIM generator's table")
         # in the order of the draw: its rows are independent already, and the demo shows the same
@@ -329,12 +328,12 @@ def load_dataset(
         else:
             place = f"OpenML {info.openml.data_id}"
             canonical = _fetch(info, info.openml, _data_home(data_home), place)
-        shuffled = np.random.default_rng(draws.order_seed).permutation(canonical.order)
+        shuffled = np.random.default_rng(ORDER_SEED).permutation(canonical.order)
         rows = shuffled[: info.rows]
     table = canonical.table.take(rows)
     if info.name == "mnist":
         images = np.stack([column.to_numpy() for column in table.columns], axis=1)
-        corrupted = corrupt_images(images, draws.u_seed, draws.r_seed)
+        corrupted = corrupt_images(images, U_SEED, R_SEED)
         pixels = np.asfortranarray(corrupted.pixels)  # each column in one piece
         table = pa.table({name: pixels[:, j] for j, name in enumerate(info.columns)})
         ambiguity = corrupted.ambiguity

@@ -95,8 +95,6 @@ MAX_LEVELS = 256
 
 @dataclass(frozen=True, slots=True)
 class RawMatrix:
-    """Encoded raw columns."""
-
     numeric: NDArray[np.float32]  # (n, F)
     codes: NDArray[np.int64]  # (n, C), 0 for a level the training rows do not have
 
@@ -287,8 +285,6 @@ COMPONENTS: Mapping[str, type[TokenComponents | PrincipalComponents]] = {
 
 @dataclass(frozen=True, slots=True)
 class InputShape:
-    """What a row consists of."""
-
     numeric: int
     """F, plain numbers"""
     levels: tuple[int, ...] = ()

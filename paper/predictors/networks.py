@@ -243,8 +243,6 @@ class Deep(nn.Module):
 
 
 class MLP(nn.Module):
-    """Hidden layers and one affine output."""
-
     def __init__(
         self, seeds: Sequence[int], shape: InputShape, outputs: int, hidden: int = HIDDEN
     ) -> None:
@@ -444,8 +442,6 @@ class FTTransformer(nn.Module):
 
 
 class LinearProbe(nn.Module):
-    """One affine map."""
-
     def __init__(self, seeds: Sequence[int], shape: InputShape, outputs: int) -> None:
         super().__init__()
         self.output = StackedLinear(

@@ -70,8 +70,6 @@ class TrainingSettings:
 
 @dataclass(frozen=True, slots=True)
 class PredictorKind:
-    """One row of the table."""
-
     name: str
     raw_form: RawForm
     """how raw columns are encoded for it"""
@@ -384,11 +382,7 @@ class XGBoostSettings:
 
 
 def fit_trees(
-    rows: EncodedRows,
-    index: Tensor,
-    targets: Tensor,
-    classes: int,
-    settings: XGBoostSettings,
+    rows: EncodedRows, index: Tensor, targets: Tensor, classes: int, settings: XGBoostSettings
 ) -> Any:
     """A booster; rows are handed over a block at a time and kept quantised."""
     xgboost = require("xgboost", "xgboost")

@@ -10,7 +10,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from numbers import Integral
@@ -29,18 +29,7 @@ from torch import Tensor, nn
 
 from varjepa.environment import compare_arithmetic, pick_device
 from varjepa.errors import InputError
-from varjepa.estimators.fitting import (
-    PreparedTraining,
-    TrainingData,
-    fit_codec,
-    hand_back_memory,
-    is_streamed,
-    prepare_training,
-    read_encoded,
-    read_labels,
-    table_files,
-    with_validation,
-)
+from varjepa.estimators import fitting
 from varjepa.estimators.frames import refuse_too_little, to_arrow
 from varjepa.estimators.resuming import claim, open_checkpoints
 from varjepa.estimators.summary import model_html, write_card
@@ -95,7 +84,6 @@ from varjepa.training.processes import current_world
 from varjepa.training.progress import listening, reading_bar, show_lines
 
 OnEpoch = Callable[[Record], None]
-NOTHING: tuple[Checkpoints | None, Checkpoint | None] = (None, None)
 
 
 class ParameterError(InputError, InvalidParameterError):
@@ -276,81 +264,85 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         self, X: Any, y: ArrayLike | None, validation: Any, run: Run, on_epoch: OnEpoch
     ) -> None:
         world = current_world()
+        has_bar = bool(self.verbose) and world.is_main
         with world.sharing_errors():
             self.check_parameters()
-            files = table_files(X)
-            if files is not None and self.verbose and world.is_main:
+            files = fitting.table_files(X)
+            if files is not None and has_bar:
                 files = replace(files, watch=reading_bar)
             data = self._read(X, y) if files is None else self._read_files(files, y)
-            data = with_validation(self, data, validation)
+            data = fitting.with_validation(self, data, validation)
         self.seed_ = int(world.broadcast_number(self.seed_))
-        opened = open_checkpoints(self, run, world) if run.checkpoint_dir else nullcontext(NOTHING)
-        with opened as (checkpoints, past):
+        with ExitStack() as stack:
+            checkpoints: Checkpoints | None = None
+            past: Checkpoint | None = None
+            if run.checkpoint_dir is not None:
+                checkpoints, past = stack.enter_context(open_checkpoints(self, run, world))
             is_asked = checkpoints is not None or world.size > 1
             codec, description = data.codec, data.description
-            prepared = prepare_training(self, data, world, with_identity=is_asked)
+            prepared = fitting.prepare_training(self, data, world, with_identity=is_asked)
             del data  # what was prepared has the rows it needs
             if files is not None:
-                hand_back_memory()
+                fitting.hand_back_memory()
             if is_asked:
                 assert prepared.identity is not None
                 world.check_same(json.dumps(prepared.identity).encode())
                 claim(checkpoints, past, prepared.identity)
-            log_dir = as_path(run.log_dir) if world.is_main else None
-            bar = bool(self.verbose) and world.is_main
-            if bar and description is not None:
+            if description is not None and world.is_main:
                 show_lines(description.lines())
-            callbacks = [on_epoch]
-            on_step: Callable[[int, int], None] = lambda step, total: None  # noqa: E731
-            with ExitStack() as stack:
-                if bar or log_dir is not None:
-                    shown = stack.enter_context(listening(bar, log_dir, run.tensorboard))
-                    callbacks, on_step = [shown.on_epoch, on_epoch], shown.on_step
+            log_dir = as_path(run.log_dir) if world.is_main else None
+            shown = None
+            if has_bar or log_dir is not None:
+                shown = stack.enter_context(listening(has_bar, log_dir, run.tensorboard))
 
-                def after_epoch(record: Record) -> None:
-                    for callback in callbacks:
-                        callback(record)
+            def after_epoch(record: Record) -> None:
+                if shown is not None:
+                    shown.on_epoch(record)
+                on_epoch(record)
 
-                self._train(codec, prepared, after_epoch, on_step, checkpoints, past, run.capture)
+            def after_step(step: int, total: int) -> None:
+                if shown is not None:
+                    shown.on_step(step, total)
 
-    def _read(self, X: Any, y: ArrayLike | None) -> TrainingData:
-        """The table as tensors, with a codec fitted to it; this fit's seed."""
+            self._train(codec, prepared, after_epoch, after_step, checkpoints, past, run.capture)
+
+    def _read(self, X: Any, y: ArrayLike | None) -> fitting.TrainingData:
+        """The table as tensors, with a codec fitted to it."""
         table = to_arrow(self, X, reset=True)
-        codec = TableCodec.fit(
-            table,
-            self.column_kinds,
-            scaling=self.scaling or self._scaling,
-            max_levels=self.max_levels,
-        )
-        refuse_too_little(codec, table.num_rows)
-        self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-        description = describe_codec(codec, table.num_rows) if self.verbose > 1 else None
+        scaling = self.scaling or self._scaling
+        codec = TableCodec.fit(table, self.column_kinds, scaling, self.max_levels)
+        description = self._accept(codec, table.num_rows)
         with collect_warnings() as collected:
             rows = self._rows(codec.encode(table))
         TableWarnings(unseen=collected.unseen).warn(stacklevel=3)  # infinite: said by the codec
-        return TrainingData(codec, rows, None, y, description=description)
+        return fitting.TrainingData(codec, rows, None, y, description)
 
-    def _read_files(self, files: TableFiles, y: ArrayLike | None) -> TrainingData:
+    def _read_files(self, files: TableFiles, y: ArrayLike | None) -> fitting.TrainingData:
         """The same of a table in files; its rows are not read where there are too many to hold."""
         if y is not None and files.labels is not None:
             raise InputError("the labels are either y or a column of the files, not both")
         self.frame_ = "pyarrow"
         self.n_features_in_ = len(files.schema)
         self.feature_names_in_ = np.array(files.schema.names, dtype=object)
-        codec = fit_codec(files, self.column_kinds, self.scaling or self._scaling, self.max_levels)
-        refuse_too_little(codec, files.rows)
+        scaling = self.scaling or self._scaling
+        codec = fitting.fit_codec(files, self.column_kinds, scaling, self.max_levels)
+        description = self._accept(codec, files.rows)
+        if fitting.is_streamed(files):
+            return fitting.TrainingData(codec, None, files, y, description)
+        labels = fitting.read_labels(files) if y is None else y
+        rows = self._rows(fitting.read_encoded(files, codec))
+        return fitting.TrainingData(codec, rows, files, labels, description)
+
+    def _accept(self, codec: TableCodec, rows: int) -> TableDescription | None:
+        """Refuse a table that teaches nothing, and draw the fit's seed; what was inferred."""
+        refuse_too_little(codec, rows)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
-        description = describe_codec(codec, files.rows) if self.verbose > 1 else None
-        if is_streamed(files):
-            return TrainingData(codec, None, files, y, description=description)
-        labels = read_labels(files) if y is None else y
-        rows = self._rows(read_encoded(files, codec))
-        return TrainingData(codec, rows, files, labels, description=description)
+        return describe_codec(codec, rows) if self.verbose > 1 else None
 
     def _train(
         self,
         codec: TableCodec,
-        prepared: PreparedTraining,
+        prepared: fitting.PreparedTraining,
         on_epoch: OnEpoch,
         on_step: Callable[[int, int], None],
         checkpoints: Checkpoints | None,

@@ -85,7 +85,7 @@ def levels_from_json(features: int) -> Any:
         rows = list_of(list_of(share))(value, where)
         if len(rows) != features or any(len(one) != len(COVERAGES) for one in rows):
             raise InputError(f"{where} must have {len(COVERAGES)} levels for each number")
-        levels = np.array(rows, dtype=np.float64).reshape(features, len(COVERAGES))
+        levels = _array(rows, (features, len(COVERAGES)), where)
         if (np.diff(levels, axis=1) < 0.0).any():
             raise InputError(f"{where} must have ascending levels")
         return levels
@@ -137,6 +137,11 @@ class Clusters:
     components: Array  # (d, P)
     mixtures: tuple[Mixture, ...]
 
+    def score(self, posterior: DiagonalGaussian) -> FeatureScores:
+        """One score a row, of its posterior means."""
+        values = self.ambiguity(posterior.mean)[:, None, None]
+        return FeatureScores(values, torch.ones_like(values[..., 0], dtype=torch.bool), 0)
+
     def ambiguity(self, tokens: Tensor) -> Tensor:
         """Entropy of the memberships of each row, 0 to 1, the mean over mixtures.
 
@@ -149,12 +154,6 @@ class Clusters:
             p = mixture.memberships(points)
             total = total - torch.xlogy(p, p).sum(-1) / np.log(p.shape[1])
         return (total / max(1, len(self.mixtures))).float()
-
-
-def score_memberships(clusters: Clusters, posterior: DiagonalGaussian) -> FeatureScores:
-    """One score a row, of its posterior means."""
-    values = clusters.ambiguity(posterior.mean)[:, None, None]
-    return FeatureScores(values, torch.ones_like(values[..., 0], dtype=torch.bool), 0)
 
 
 def fit_clusters(tokens: NDArray[np.float32], seed: int) -> Clusters:
@@ -182,9 +181,8 @@ def fit_clusters(tokens: NDArray[np.float32], seed: int) -> Clusters:
     return Clusters(centre, components, tuple(mixtures))
 
 
-def _short(values: Array) -> Array:
-    """The same with fewer digits."""
-    short = [float(f"{value:.{_DIGITS}g}") for value in values.ravel()]
+def _short(values: NDArray[np.floating[Any]], digits: int = _DIGITS) -> Array:
+    short = [float(f"{value:.{digits}g}") for value in values.ravel()]
     return np.array(short, dtype=np.float64).reshape(values.shape)
 
 
@@ -194,11 +192,7 @@ def clusters_to_json(clusters: Clusters) -> dict[str, Any]:
         "centre": clusters.centre.tolist(),
         "components": clusters.components.tolist(),
         "mixtures": [
-            {
-                "log_weight": one.log_weight.tolist(),
-                "mean": one.mean.tolist(),
-                "precision": one.precision.tolist(),
-            }
+            {name: getattr(one, name).tolist() for name in Mixture.__dataclass_fields__}
             for one in clusters.mixtures
         ],
     }
@@ -209,56 +203,54 @@ def clusters_from_json(width: int) -> Any:
 
     def check(value: Any, where: str) -> Clusters:
         fields = StrictObject(value, where)
-        centre = fields.take("centre", _array(width))
-        rows = fields.take("components", list_of(list_of(number)))
+        lists = fields.take_all(
+            centre=list_of(number), components=MATRIX, mixtures=list_of(_mixture)
+        )
+        rows, mixtures = lists["components"], lists["mixtures"]
         size = len(rows[0]) if rows else 0
         if not 1 <= size <= COMPONENTS:
             raise InputError(f"{where}.components must be 1 to {COMPONENTS}")
-        components = _array(width, size)([list(row) for row in rows], f"{where}.components")
-        mixtures = fields.take("mixtures", list_of(_mixture(size)))
-        fields.finish()
-        if len(mixtures) > len(COUNTS):
-            raise InputError(f"{where}.mixtures must be at most {len(COUNTS)}")
+        centre = _array(lists["centre"], (width,), f"{where}.centre")
+        components = _array(rows, (width, size), f"{where}.components")
+        if len(mixtures) > len(COUNTS) or any(one.mean.shape[1] != size for one in mixtures):
+            raise InputError(
+                f"{where}.mixtures must be at most {len(COUNTS)}, of {size} components"
+            )
         return Clusters(centre, components, mixtures)
 
     return check
 
 
-def _mixture(size: int) -> Any:
-    def check(value: Any, where: str) -> Mixture:
-        fields = StrictObject(value, where)
-        weights = fields.take("log_weight", list_of(number))
-        if len(weights) not in COUNTS:
-            raise InputError(
-                f"{where}.log_weight must be of {', '.join(map(str, COUNTS))} clusters"
-            )
-        mean = fields.take("mean", _array(len(weights), size))
-        precision = fields.take("precision", _array(len(weights), size, size))
-        fields.finish()
-        if not (precision.diagonal(axis1=1, axis2=2) > 0.0).all():
-            raise InputError(f"{where}.precision must have a diagonal above 0")
-        return Mixture(np.array(weights), mean, precision)
-
-    return check
+def _mixture(value: Any, where: str) -> Mixture:
+    lists = StrictObject(value, where).take_all(
+        log_weight=list_of(number), mean=MATRIX, precision=list_of(MATRIX)
+    )
+    count = len(lists["log_weight"])
+    if count not in COUNTS:
+        raise InputError(f"{where}.log_weight must be of {', '.join(map(str, COUNTS))} clusters")
+    size = len(lists["mean"][0]) if lists["mean"] else 0
+    shapes = {"log_weight": (count,), "mean": (count, size), "precision": (count, size, size)}
+    parts = {name: _array(lists[name], of, f"{where}.{name}") for name, of in shapes.items()}
+    if not (parts["precision"].diagonal(axis1=1, axis2=2) > 0.0).all():
+        raise InputError(f"{where}.precision must have a diagonal above 0")
+    return Mixture(**parts)
 
 
-def _array(*shape: int) -> Any:
-    """A check of nested lists of numbers."""
+MATRIX = list_of(list_of(number))
 
-    def check(value: Any, where: str) -> Array:
-        checked: Any = number
-        for _ in shape:
-            checked = list_of(checked)
-        lists = checked(value, where)
-        try:
-            array = np.array(lists, dtype=np.float64)
-        except ValueError:  # lists of different lengths
-            array = np.empty(0)
-        if array.shape != shape:
-            raise InputError(f"{where} must have the shape {list(shape)}")
-        return array
 
-    return check
+def _array(lists: Any, shape: tuple[int, ...], where: str, dtype: Any = np.float64) -> NDArray[Any]:
+    """Nested lists of checked numbers as an array; refused where they have another shape."""
+    try:
+        with np.errstate(over="ignore"):
+            array = np.array(lists, dtype=dtype)
+    except (OverflowError, ValueError):  # too large an integer; lists of different lengths
+        array = np.empty(0)
+    if not array.size and 0 in shape and len(lists) == shape[0]:  # no column, or no row
+        array = array.reshape(shape)
+    if array.shape != shape:
+        raise InputError(f"{where} must have the shape {list(shape)}")
+    return array
 
 
 # --- training rows that a model keeps, to say how far a row lies from its nearest ones. The squared
@@ -296,7 +288,6 @@ class Units:
     rarity: tuple[Tensor, ...]  # per category (levels + 1,): 1 / share; MISSING, code 0, has 0
 
     def to(self, device: torch.device) -> Units:
-        """The same on another device."""
         return Units(self.std.to(device), tuple(one.to(device) for one in self.rarity))
 
 
@@ -312,11 +303,9 @@ class Neighbours:
     @classmethod
     def keep(cls, cells: NDArray[np.float32], numeric: int) -> Neighbours:
         """Rows without missing cells, numbers first; with few digits, as a folder holds them."""
-        short = [float(f"{value:.5g}") for value in cells[:, :numeric].ravel()]
-        num = np.array(short, dtype=np.float32).reshape(len(cells), numeric)
-        return cls(
-            num, cells[:, numeric:].astype(np.int64), dict.fromkeys(PART_WEIGHTS, (0.0, 1.0))
-        )
+        num = _short(cells[:, :numeric], digits=5).astype(np.float32)
+        cat = cells[:, numeric:].astype(np.int64)
+        return cls(num, cat, dict.fromkeys(PART_WEIGHTS, (0.0, 1.0)))
 
     def __len__(self) -> int:
         return len(self.num)
@@ -388,22 +377,25 @@ def neighbours_from_json(numeric: int, levels: tuple[int, ...]) -> Any:
     """A check of rows that are read from a file; ``levels`` counts those of each category."""
 
     def check(value: Any, where: str) -> Neighbours:
-        fields = StrictObject(value, where)
-        lists = fields.take("num", list_of(list_of(number)))
-        num = _rows(lists, (len(lists), numeric), np.float32, f"{where}.num")
-        lists = fields.take("cat", list_of(list_of(integer)))
-        cat = _rows(lists, (len(num), len(levels)), np.int64, f"{where}.cat")
-        scale = StrictObject(fields.take("scale", lambda scale, _: scale), f"{where}.scale")
-        parts = scale.take_all(**dict.fromkeys(PART_WEIGHTS, _mean_and_std))
-        fields.finish()
+        kept = StrictObject(value, where).take_all(
+            num=MATRIX, cat=list_of(list_of(integer)), scale=_scale
+        )
+        num = _array(kept["num"], (len(kept["num"]), numeric), f"{where}.num", np.float32)
+        cat = _array(kept["cat"], (len(num), len(levels)), f"{where}.cat", np.int64)
+        if not np.isfinite(num).all():
+            raise InputError(f"{where}.num must be finite in float32")
         most = rows_to_keep(numeric + len(levels))
         if len(num) > most:
             raise InputError(f"{where} must have at most {most} rows")
         if ((cat < 0) | (cat > np.array(levels, dtype=np.int64))).any():
             raise InputError(f"{where}.cat has levels that the codec does not have")
-        return Neighbours(num, cat, parts)
+        return Neighbours(num, cat, kept["scale"])
 
     return check
+
+
+def _scale(value: Any, where: str) -> dict[str, tuple[float, float]]:
+    return StrictObject(value, where).take_all(**dict.fromkeys(PART_WEIGHTS, _mean_and_std))
 
 
 def _mean_and_std(value: Any, where: str) -> tuple[float, float]:
@@ -411,13 +403,3 @@ def _mean_and_std(value: Any, where: str) -> tuple[float, float]:
     if len(both) != 2 or max(map(abs, both)) > _LARGEST or not both[1] > 1.0 / _LARGEST:
         raise InputError(f"{where} must be a mean and a standard deviation")
     return both[0], both[1]
-
-
-def _rows(lists: Any, shape: tuple[int, int], dtype: Any, where: str) -> NDArray[Any]:
-    if len(lists) != shape[0] or any(len(row) != shape[1] for row in lists):
-        raise InputError(f"{where} must have the shape {list(shape)}")
-    with np.errstate(over="ignore"):
-        array = np.array(lists, dtype=dtype).reshape(shape)
-    if not np.isfinite(array).all():
-        raise InputError(f"{where} must be finite in float32")
-    return array

@@ -163,12 +163,10 @@ class Embedder:
 
     def _names(self) -> list[str]:
         estimator = self._opened().estimator
-        features = [feature.name for feature in estimator.codec_.features]
-        names = [f"{name}_{i}" for name in features for i in range(estimator.model_.settings.d)] + [
-            UNCERTAINTY
-        ]
+        d, features = estimator.model_.settings.d, estimator.codec_.features
+        names = [f"{feature.name}_{i}" for feature in features for i in range(d)]
         columns = estimator.codec_.schema.names if self.per_column else []
-        return names + [f"{UNCERTAINTY}:{name}" for name in columns]
+        return [*names, UNCERTAINTY, *(f"{UNCERTAINTY}:{name}" for name in columns)]
 
     def _opened(self) -> _Opened:
         with _opening:
@@ -183,7 +181,7 @@ def embed_with_uncertainty(
     Shape: means ``(n, features · d)``, one uncertainty per row ``(n,)`` and one per column of the
     table ``(n, columns)``, NaN where there is one per row only.
     """
-    scorer, over = estimator._scorer(kind, SPLITS), estimator._measure(kind, aggregate)[1]
+    scorer, over = estimator._scorer(kind, SPLITS), estimator._aggregate(kind, aggregate)
 
     def both(model: VarTJepa, rows: EncodedTable) -> Tensor:
         q = embed_rows(model, rows)

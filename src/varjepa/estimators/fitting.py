@@ -82,15 +82,11 @@ def table_files(X: Any) -> TableFiles | None:
 
 
 def is_streamed(files: TableFiles) -> bool:
-    """Whether there is too much to hold."""
     return files.cells > MAX_CELLS_IN_MEMORY or files.bytes > MAX_BYTES_IN_MEMORY
 
 
 def fit_codec(
-    files: TableFiles,
-    kinds: Mapping[str, Kind] | None,
-    scaling: Scaling,
-    max_levels: int,
+    files: TableFiles, kinds: Mapping[str, Kind] | None, scaling: Scaling, max_levels: int
 ) -> TableCodec:
     """The codec of all rows; within bounded memory where they are streamed."""
     limits = MemoryLimits() if is_streamed(files) else None
@@ -113,7 +109,6 @@ def read_encoded(files: TableFiles, codec: TableCodec) -> EncodedTable:
 
 
 def read_labels(files: TableFiles) -> NDArray[Any] | None:
-    """The labels of all rows, where there is a column of them."""
     if files.labels is None:
         return None
     parts = [
@@ -254,9 +249,9 @@ class TrainingData:
     """None: too many to hold, read from ``files`` in windows"""
     files: TableFiles | None
     labels: ArrayLike | None
-    validation: Validation | None = None
     description: TableDescription | None = None
     """what was inferred, where somebody asks"""
+    validation: Validation | None = None
 
 
 def with_validation(estimator: TableEstimator, data: TrainingData, validation: Any) -> TrainingData:
@@ -283,7 +278,6 @@ def with_validation(estimator: TableEstimator, data: TrainingData, validation: A
 
 
 def join_rows(first: EncodedTable, second: EncodedTable) -> EncodedTable:
-    """One table behind the other."""
     observed = None
     if first.observed is not None or second.observed is not None:
         observed = torch.cat([_observed(first), _observed(second)])
@@ -328,9 +322,9 @@ def prepare_training(
     training, probe, validation = _parts(rows, data.validation, asked.validation_share, e.seed_)
     has_named_rows = data.validation is not None and data.validation.probe_rows is not None
     selection = make_selection(e, rows, probe, validation, data.labels, world, has_named_rows)
-    identity = (
-        identity_of(e, data.codec, rows, selection, data.validation) if with_identity else None
-    )
+    identity = None
+    if with_identity:
+        identity = identity_of(e, data.codec, rows, selection, data.validation)
     source = RowSource(rows if training is None else rows.take(training), training)
     return PreparedTraining(
         source,
@@ -351,12 +345,9 @@ def _parts(
         training, held_out = hold_out(rows, share, seed)
         return training, training[:PROBE_ROWS], held_out
     scored = _row_numbers(validation.rows, "validation.rows", rows)
-    everything = torch.arange(len(rows), device=rows.num.device)
-    training = everything
+    training = torch.arange(len(rows), device=rows.num.device)
     if validation.held_out:
-        is_scored = torch.zeros(len(rows), dtype=torch.bool, device=rows.num.device)
-        is_scored[scored] = True
-        training = everything[~is_scored]
+        training = training[~torch.isin(training, scored)]
         if not len(training):
             raise InputError("the validation rows leave no row to train on")
     probe = training

@@ -341,7 +341,6 @@ def _conformal_rank(rows: int, coverage: float) -> int:
 def coverage_sentence(
     threshold: Threshold, coverage: float, interval: tuple[float, float], confidence: float
 ) -> str:
-    """What a threshold for a share of answered rows promises."""
     low, high = (_percent(round(end, 3)) for end in interval)
     return (
         f"A new row is answered with a chance of at least {_percent(coverage)}; with "
@@ -351,7 +350,6 @@ def coverage_sentence(
 
 
 def risk_sentence(threshold: Threshold, target_risk: float, confidence: float) -> str:
-    """What a threshold for an error rate promises."""
     return (
         f"With {_percent(confidence)} confidence at most {_percent(target_risk)} of the answered "
         f"rows are wrong ({threshold.rows} calibration rows)."
@@ -362,11 +360,7 @@ def risk_sentence(threshold: Threshold, target_risk: float, confidence: float) -
 
 
 def risk_advice(
-    errors: ArrayLike,
-    uncertainty: ArrayLike,
-    target_risk: float,
-    confidence: float,
-    others: Others,
+    errors: ArrayLike, uncertainty: ArrayLike, target_risk: float, confidence: float, others: Others
 ) -> str:
     """What would help where no row is answered; the figures are estimates, not promises."""
     rows, needed = len(np.asarray(errors)), rows_needed(target_risk, confidence)

@@ -43,15 +43,11 @@ def comparable_rows(
     estimator: VarTJEPA, X: EncodedTable, query: EncodedTable | None = None
 ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
     """Rows of both tables as points whose Euclidean distances are those of ``similar``."""
-    columns = estimator._column_numbers()
-
-    def views(model: VarTJepa, rows: EncodedTable) -> Tensor:
-        return row_views(model, rows, columns.to(rows.num.device))
-
-    points = estimator._compute(X, views)
-    asked = None if query is None else estimator._compute(query, views)
+    points = estimator.map_rows(X, row_views)
+    asked = None if query is None else estimator.map_rows(query, row_views)
     to_ranks(points, asked, estimator.model_.shape.numeric)
-    scales = view_scales(points, columns.tolist(), value_widths(estimator.model_))
+    columns = estimator._column_numbers().tolist()
+    scales = view_scales(points, columns, value_widths(estimator.model_))
     points *= scales
     return points, None if asked is None else asked * scales
 

@@ -57,8 +57,6 @@ underscore within a word means nothing."""
 
 @dataclass(frozen=True, slots=True)
 class ColumnSummary:
-    """A column as it was in the training rows."""
-
     name: str
     kind: str
     values: str
@@ -76,10 +74,8 @@ def summarise_columns(estimator: TableEstimator) -> list[ColumnSummary]:
     summaries = []
     for column in codec.schema.columns:
         if column.left_out is not None:
-            words, missing = (
-                f"not modelled: {column.left_out.reason}",
-                column.left_out.missing_share,
-            )
+            words = f"not modelled: {column.left_out.reason}"
+            missing = column.left_out.missing_share
         elif column.name in numbers:
             number = numbers[column.name]
             words, missing = _range(number, column), number.marginal.missing_share
@@ -167,10 +163,13 @@ def training_words(estimator: TableEstimator) -> str:
     if collapse.collapsed:
         return "not good: the embeddings have collapsed, so that all rows look alike to the model."
     name, training = estimator.selected_by_, estimator.settings("training")
+    score, otherwise = validation_score(estimator), "no score says how good they are"
+    if "accuracy" in name and score is not None:
+        otherwise = f"a linear probe on them has a {name} of {score:.2f}"
     return describe_training(
         [r[name] for r in estimator.history_ if r.get(name) is not None],
         estimator.cell_baseline() if name == HELD_OUT_CELLS else None,
-        _other_score(estimator),
+        otherwise,
         training.patience,
         training.max_steps is not None or training.time_limit is not None,
         [features[j].name for j in collapse.silent_features],
@@ -212,7 +211,12 @@ def describe_training(
     if silent_columns:
         names = ", ".join(silent_columns[:5]) + (" …" if len(silent_columns) > 5 else "")
         quality += f"; these columns leave no trace in the embedding: {names}"
-    if _was_improving(scores, patience, is_capped):
+    best = max(scores)
+    without_gain = len(scores) - 1 - list(scores).index(best)
+    before = max(scores[: -max(1, len(scores) // 4)])
+    least = max(LEVEL_OFF[0] * (best - scores[0]), LEVEL_OFF[1] * abs(best))
+    is_rising = without_gain < patience and best - before > least
+    if is_rising or (is_capped and not without_gain):
         return (
             "unfinished: the validation score was still improving when training ended. Allow more "
             f"epochs, steps or time. So far, {quality}."
@@ -220,35 +224,12 @@ def describe_training(
     verdict = "poor" if not is_good else "fair" if silent_columns else "good"
     if baseline is None and is_good and not silent_columns:
         verdict = "usable"
-    return f"{verdict}: {quality}. {_would_longer_help(scores, patience)}"
-
-
-def _was_improving(scores: Sequence[float], patience: int, is_capped: bool) -> bool:
-    """Whether the score was on the rise at the end of a training."""
-    best = max(range(len(scores)), key=scores.__getitem__)
-    if is_capped and best == len(scores) - 1:
-        return True
-    before = max(scores[: -max(1, len(scores) // 4)])
-    least = max(LEVEL_OFF[0] * (scores[best] - scores[0]), LEVEL_OFF[1] * abs(scores[best]))
-    return len(scores) - 1 - best < patience and scores[best] - before > least
-
-
-def _would_longer_help(scores: Sequence[float], patience: int) -> str:
-    """Of a training whose score was not improving at its end."""
-    best = max(range(len(scores)), key=scores.__getitem__)
-    if len(scores) - 1 - best >= patience:
-        return "The validation score no longer improved: longer training will not help."
-    if len(scores) < LEAST_VALIDATIONS:
-        return "Too few validations to tell whether longer training would help."
-    return "The validation score has levelled off: longer training would hardly help."
-
-
-def _other_score(estimator: TableEstimator) -> str:
-    """What picked the checkpoint, where that was not held-out cells."""
-    score = validation_score(estimator)
-    if "accuracy" not in estimator.selected_by_ or score is None:
-        return "no score says how good they are"
-    return f"a linear probe on them has a {estimator.selected_by_} of {score:.2f}"
+    longer = "The validation score has levelled off: longer training would hardly help."
+    if without_gain >= patience:
+        longer = "The validation score no longer improved: longer training will not help."
+    elif len(scores) < LEAST_VALIDATIONS:
+        longer = "Too few validations to tell whether longer training would help."
+    return f"{verdict}: {quality}. {longer}"
 
 
 def wrapped(label: str, text: str) -> str:

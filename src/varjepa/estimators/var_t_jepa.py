@@ -21,32 +21,9 @@ from torch import Tensor
 
 from varjepa.environment import pick_device
 from varjepa.errors import InputError
+from varjepa.estimators import calibration
 from varjepa.estimators.base import TableEstimator
-from varjepa.estimators.calibration import (
-    PART_WEIGHTS,
-    SCALE_ROWS,
-    Clusters,
-    Neighbours,
-    Parts,
-    Units,
-    calibrate_levels,
-    clusters_from_json,
-    clusters_to_json,
-    fill_rows,
-    fit_clusters,
-    level_for,
-    levels_from_json,
-    neighbours_from_json,
-    neighbours_to_json,
-    rows_to_keep,
-    score_memberships,
-)
-from varjepa.estimators.cells import (
-    Asked,
-    CellPredictions,
-    cell_predictions,
-    decode_values,
-)
+from varjepa.estimators.cells import Asked, CellPredictions, cell_predictions, decode_values
 from varjepa.estimators.frames import (
     as_kind,
     fill_missing,
@@ -289,8 +266,8 @@ class VarTJEPA(TableEstimator):
 
     model_: VarTJepa
     calibration_: NDArray[np.float64]  # (F_num, coverages)
-    clusters_: Clusters
-    neighbours_: Neighbours
+    clusters_: calibration.Clusters
+    neighbours_: calibration.Neighbours
     settings_kinds: ClassVar = {
         "architecture": Architecture,
         "objective": Objective,
@@ -347,7 +324,7 @@ class VarTJEPA(TableEstimator):
         that leaves out uncertain rows (benchmarks/results/uncertainty-choice.json). Where labels
         exist, the classifier's own confidence does that better than any of these.
         """
-        over = self._measure(kind, aggregate)[1]
+        over = self._aggregate(kind, aggregate)
         at_least_one("splits", splits)
         scorer = self._scorer(kind, splits)
         return self._compute(self.encode(X), lambda m, rows: scorer(m, rows, None).per_row(over))
@@ -366,16 +343,16 @@ class VarTJEPA(TableEstimator):
             not isinstance(pair, list | tuple) or len(pair) != 2 for pair in pairs
         ):
             raise InputError(f"measures must be pairs of kind and aggregate, not {measures!r}")
-        wanted = [self._measure(*pair) for pair in pairs]
-        latent = tuple(kind for kind in LATENT_KINDS if any(kind == k for k, _ in wanted))
+        wanted = [(kind, self._aggregate(kind, over)) for kind, over in pairs]
+        kinds = dict.fromkeys(kind for kind, _ in wanted)
+        latent = tuple(kind for kind in LATENT_KINDS if kind in kinds)
+        others = {kind: self._scorer(kind, SPLITS) for kind in kinds if kind not in latent}
 
         def score(model: VarTJepa, rows: EncodedTable) -> Tensor:
-            latent_scores = score_rows(model, rows, latent, self.seed_)
-            scores: dict[LatentKind | Question, FeatureScores] = {
-                kind: latent_scores[kind] for kind in latent
+            scores: dict[Any, FeatureScores] = {
+                **score_rows(model, rows, latent, self.seed_),
+                **{kind: scorer(model, rows, None) for kind, scorer in others.items()},
             }
-            for kind in dict.fromkeys(k for k, _ in wanted if k not in scores):
-                scores[kind] = self._scorer(kind, SPLITS)(model, rows, None)
             return torch.stack([scores[k].per_row(over) for k, over in wanted], dim=1)
 
         names = [f"{kind} {aggregate}" for kind, aggregate in wanted]
@@ -414,7 +391,7 @@ class VarTJEPA(TableEstimator):
         parts = self.outlier_parts(X)
         return self.neighbours_.combine(parts)
 
-    def outlier_parts(self, X: Any) -> Parts:
+    def outlier_parts(self, X: Any) -> calibration.Parts:
         """What :meth:`outlier_score` is made of: "distance" (its logarithm) and "atypical"."""
         return self._outlier_parts(self.encode(X))
 
@@ -538,15 +515,13 @@ class VarTJEPA(TableEstimator):
         if not is_share(coverage):
             raise InputError(f"coverage must be above 0 and below 1, not {coverage!r}")
         table = to_arrow(self, X, reset=False)
-        rows = self._rows(self.codec_.encode(table))
-        device = rows.num.device
-        mass = torch.as_tensor(level_for(self.calibration_, coverage), device=device)
-        columns = self._column_numbers().to(device)
+        mass = torch.from_numpy(calibration.level_for(self.calibration_, coverage))
 
-        def statistics(model: VarTJepa, block: EncodedTable) -> Tensor:
-            return cell_statistics(model, block, columns, mass, cells == "all")
+        def statistics(model: VarTJepa, block: EncodedTable, columns: Tensor) -> Tensor:
+            here = mass.to(columns.device)
+            return cell_statistics(model, block, columns, here, cells == "all")
 
-        numbers = self._compute(rows, statistics)
+        numbers = self.map_rows(self.codec_.encode(table), statistics)
         return cell_predictions(self.codec_, table, X, numbers, coverage, cells)
 
     def map_rows(
@@ -609,33 +584,30 @@ class VarTJEPA(TableEstimator):
 
         The last on fewer rows where there are many columns.
         """
-        embeddings = self._compute(
-            training, lambda model, rows: embed_rows(model, rows).mean.mean(1)
-        )
-        self.clusters_ = fit_clusters(embeddings, self.seed_)
+        means = self._compute(training, lambda model, rows: embed_rows(model, rows).mean.mean(1))
+        self.clusters_ = calibration.fit_clusters(means, self.seed_)
         self._keep_neighbours(training)
-        columns = self._column_numbers().to(validation.num.device)
-        passes = min(MAX_PASSES, int(columns.max()) + 1)
+        passes = min(MAX_PASSES, int(self._column_numbers().max()) + 1)
         rows = validation.take(slice(0, MAX_CALIBRATION_PASSES // passes))
-        scores = self._compute(rows, lambda model, part: conformity_scores(model, part, columns))
-        self.calibration_ = calibrate_levels(
+        scores = self.map_rows(rows, conformity_scores)
+        self.calibration_ = calibration.calibrate_levels(
             scores.reshape(math.prod(scores.shape[:-1]), scores.shape[-1])
         )
 
     def _learned_to_json(self) -> dict[str, Any]:
         return {
             "calibration": self.calibration_.tolist(),
-            "clusters": clusters_to_json(self.clusters_),
-            "neighbours": neighbours_to_json(self.neighbours_),
+            "clusters": calibration.clusters_to_json(self.clusters_),
+            "neighbours": calibration.neighbours_to_json(self.neighbours_),
         }
 
     def _restore_learned(self, config: StrictObject) -> None:
-        check = levels_from_json(len(self.codec_.numeric))
+        check = calibration.levels_from_json(len(self.codec_.numeric))
         self.calibration_ = config.take("calibration", check)
         width = self.settings("architecture").d
-        self.clusters_ = config.take("clusters", clusters_from_json(width))
+        self.clusters_ = config.take("clusters", calibration.clusters_from_json(width))
         levels = tuple(len(category.levels) for category in self.codec_.categorical)
-        rows = neighbours_from_json(len(self.codec_.numeric), levels)
+        rows = calibration.neighbours_from_json(len(self.codec_.numeric), levels)
         self.neighbours_ = config.take("neighbours", rows)
 
     def _column_numbers(self) -> Tensor:
@@ -653,32 +625,33 @@ class VarTJEPA(TableEstimator):
         return model.q_s_x(rows, masks).mean[:, : model.settings.n_cls]
 
     def _embed(self, rows: EncodedTable) -> Embedding:
-        mean, std = np.split(self._compute(rows, mean_and_std), 2, axis=-1)
+        def moments(model: VarTJepa, block: EncodedTable) -> Tensor:
+            q = embed_rows(model, block)
+            return torch.cat([q.mean, q.std], dim=-1)  # (B, D, 2d)
+
+        mean, std = np.split(self._compute(rows, moments), 2, axis=-1)
         return Embedding(mean, std, tuple(f.name for f in self.codec_.features))
 
-    def _measure(
-        self, kind: LatentKind | Question, aggregate: Aggregate | None
-    ) -> tuple[LatentKind | Question, Aggregate]:
+    def _aggregate(self, kind: LatentKind | Question, aggregate: Aggregate | None) -> Aggregate:
+        """What is asked for over a row's values, checked; None: the kind's usual one."""
         one_of("kind", kind, (*QUESTIONS, *LATENT_KINDS))
         over = default_aggregate(kind) if aggregate is None else aggregate
         one_of(f"aggregate of {kind!r}", over, AGGREGATES[kind])
-        return kind, over
+        return over
 
     def _scorer(self, kind: LatentKind | Question, splits: int) -> Scorer:
         """What scores a block of rows; it may be given their posterior, if that is known."""
         check_is_fitted(self)
         if kind == "ambiguous":
-            return lambda model, rows, posterior: score_memberships(
-                self.clusters_, posterior or embed_rows(model, rows)
+            clusters = self.clusters_
+            return lambda model, rows, posterior: clusters.score(
+                posterior or embed_rows(model, rows)
             )
         if kind == "unpredictable" or kind == "atypical":
             columns, own, question = self._column_numbers(), self._marginals(), kind
-
-            def score(model: VarTJepa, rows: EncodedTable, posterior: Any) -> FeatureScores:
-                device = rows.num.device
-                return score_cells(model, rows, columns.to(device), own.to(device), question)
-
-            return score
+            return lambda model, rows, posterior: score_cells(
+                model, rows, columns.to(rows.num.device), own.to(rows.num.device), question
+            )
         latent = kind
         return lambda model, rows, posterior: score_rows(
             model, rows, (latent,), self.seed_, posterior, splits
@@ -712,11 +685,11 @@ class VarTJEPA(TableEstimator):
         nll[: len(spread)] += spread + (NORMAL_ENTROPY if self._has_bins else 0.0)
         return -float(np.average(nll, weights=known)) if known.any() else None
 
-    def _units(self) -> Units:
+    def _units(self) -> calibration.Units:
         """Scale of numbers and rarity of levels, for distances between rows."""
         shares = [category.marginal.frequencies() for category in self.codec_.categorical]
         rarity = [np.append(0.0, 1.0 / np.maximum(share, 1e-9)) for share in shares]
-        return Units(
+        return calibration.Units(
             self._marginals().std, tuple(torch.tensor(r, dtype=torch.float32) for r in rarity)
         )
 
@@ -725,25 +698,25 @@ class VarTJEPA(TableEstimator):
         units, numeric = self._units().to(training.num.device), len(self.codec_.numeric)
 
         def cells(model: VarTJepa, rows: EncodedTable) -> Tensor:
-            filled = fill_rows(model, rows)
+            filled = calibration.fill_rows(model, rows)
             return torch.cat([filled.num / units.std, filled.cat.float()], dim=1)
 
-        some = training.take(slice(0, rows_to_keep(len(self.codec_.features))))
-        self.neighbours_ = Neighbours.keep(self._compute(some, cells), numeric)
-        scored = training.take(slice(0, SCALE_ROWS))
+        some = training.take(slice(0, calibration.rows_to_keep(len(self.codec_.features))))
+        self.neighbours_ = calibration.Neighbours.keep(self._compute(some, cells), numeric)
+        scored = training.take(slice(0, calibration.SCALE_ROWS))
         self.neighbours_ = self.neighbours_.scaled_by(self._outlier_parts(scored))
 
-    def _outlier_parts(self, rows: EncodedTable) -> Parts:
+    def _outlier_parts(self, rows: EncodedTable) -> calibration.Parts:
         units, atypical = self._units().to(rows.num.device), self._scorer("atypical", SPLITS)
         kept = self.neighbours_
 
         def parts(model: VarTJepa, block: EncodedTable) -> Tensor:
             by_name = {"atypical": atypical(model, block, None).per_row("mean")}
             if len(kept):
-                by_name["distance"] = kept.log_distance(fill_rows(model, block), units)
+                by_name["distance"] = kept.log_distance(calibration.fill_rows(model, block), units)
             return torch.stack([by_name[name] for name in names], dim=1)
 
-        names = [name for name in PART_WEIGHTS if len(kept) or name != "distance"]
+        names = [name for name in calibration.PART_WEIGHTS if len(kept) or name != "distance"]
         return dict(zip(names, self._compute(rows, parts).T, strict=True))
 
     def by_column(
@@ -794,16 +767,8 @@ class VarTJEPA(TableEstimator):
 
     def _generator(self, random_state: Any) -> torch.Generator:
         """Random numbers of one call: None continues from the fit's seed, the same every time."""
-        seed = (
-            self.seed_
-            if random_state is None
-            else check_random_state(random_state).randint(2**31 - 1)
-        )
+        seed = self.seed_
+        if random_state is not None:
+            seed = check_random_state(random_state).randint(2**31 - 1)
         generator = torch.Generator(pick_device(self.device))
         return generator.manual_seed(generator_for(int(seed), "drawing").initial_seed())
-
-
-def mean_and_std(model: VarTJepa, rows: EncodedTable) -> Tensor:
-    """Both moments side by side.  # (B, D, 2d)"""
-    q = embed_rows(model, rows)
-    return torch.cat([q.mean, q.std], dim=-1)

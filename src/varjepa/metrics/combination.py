@@ -153,11 +153,7 @@ def _regress_around(values: Floats, wrong: Floats, ridge: float) -> CombinedScor
 
 
 def _regress(
-    values: Floats,
-    wrong: Floats,
-    form: Candidate,
-    ridge: float = 1.0,
-    scale: Floats | float = 1.0,
+    values: Floats, wrong: Floats, form: Candidate, ridge: float = 1.0, scale: Floats | float = 1.0
 ) -> CombinedScore:
     knots = tuple(_normal_scores(column) for column in values.T)
     features = _features(values, knots, squares=form == "quadratic") * scale

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from varjepa.models.inference import CellQuestion, FeatureScores, predict_latents
-from varjepa.models.masking import FeatureMasks
+from varjepa.models.masking import FeatureMasks, masks_from_columns
 from varjepa.models.var_t_jepa import CellDistributions, VarTJepa
 from varjepa.tables.codec import EncodedTable
-from varjepa.variational.gaussian import DiagonalGaussian
 
 # --- Which cells are asked for.
 
@@ -38,13 +37,7 @@ def leave_one_out(
     group = columns % passes
     for g in range(min(passes, int(columns.max()) + 1)):
         context, target = (group != g).nonzero().flatten(), (group == g).nonzero().flatten()
-        observed = rows.observed
-        yield FeatureMasks(
-            context=context.expand(len(rows), -1),
-            context_valid=None if observed is None else observed[:, context],
-            target=target.expand(len(rows), 1, -1),
-            target_valid=None if observed is None or with_missing else observed[:, None, target],
-        )
+        yield masks_from_columns(rows, context, target, with_missing)
 
 
 def missing_cells(rows: EncodedTable) -> Iterator[FeatureMasks]:
@@ -59,10 +52,9 @@ def missing_cells(rows: EncodedTable) -> Iterator[FeatureMasks]:
 def asked_cells(masks: FeatureMasks, features: int) -> Tensor:
     """Which cells the first view asks for.  # (B, D) bool"""
     target = masks.target[:, 0]
-    valid = torch.ones_like(target, dtype=torch.bool)
-    if masks.target_valid is not None:
-        valid = masks.target_valid[:, 0]
-    return valid.new_zeros(len(target), features).scatter(1, target, valid)
+    valid = True if masks.target_valid is None else masks.target_valid[:, 0]
+    nothing = torch.zeros(len(target), features, dtype=torch.bool, device=target.device)
+    return nothing.scatter(1, target, valid)
 
 
 # --- Distributions of cells.
@@ -73,17 +65,7 @@ def predict_distributions(
     model: VarTJepa, rows: EncodedTable, masks: FeatureMasks
 ) -> CellDistributions:
     """p(cell | context), meaningful at the first view's cells."""
-    return distributions_at(model, predict_latents(model, rows, masks))
-
-
-def distributions_at(model: VarTJepa, r: DiagonalGaussian) -> CellDistributions:
-    """∫ p(cell | s) r(s) ds: exact for Gaussian numbers; others are taken at the latent's mean."""
-    decoded = model.predicted_values(r.mean)
-    if decoded.bins is not None:
-        return decoded
-    squared_heads = model.target_decoder.heads.weight.square()  # (F_num, d)
-    spread = (r.var[:, : model.shape.numeric] * squared_heads).sum(-1)  # (B, F_num)
-    return replace(decoded, log_var=torch.log(spread + decoded.log_var.exp()))
+    return model.predicted_cells(predict_latents(model, rows, masks))
 
 
 def level_probabilities(cells: CellDistributions, levels: tuple[int, ...], rows: int) -> Tensor:
@@ -110,8 +92,9 @@ def central_interval(cells: CellDistributions, mass: Tensor) -> tuple[Tensor, Te
     """Ends of the central interval of every number; ``mass (F_num,)``.  # (B, F_num) each"""
     mass = mass.double()
     if cells.bin_log_probs is None:
-        half = (0.5 * cells.log_var).exp() * _standard_quantile(mass)
-        return cells.mean - half.float(), cells.mean + half.float()
+        standard = math.sqrt(2.0) * torch.erfinv(mass.clamp(0.0, LARGEST_MASS))
+        half = ((0.5 * cells.log_var).exp() * standard).float()
+        return cells.mean - half, cells.mean + half
     cumulative = _cumulative(cells)
     return _quantile(cells, cumulative, 0.5 - 0.5 * mass), _quantile(
         cells, cumulative, 0.5 + 0.5 * mass
@@ -180,11 +163,6 @@ def _around(cumulative: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     return before, at - before
 
 
-def _standard_quantile(mass: Tensor) -> Tensor:
-    """Half the width of a standard normal's central interval."""
-    return math.sqrt(2.0) * torch.erfinv(mass.clamp(0.0, LARGEST_MASS))
-
-
 # --- Scores of cells, relative to how open a cell is if nothing is known of its row.
 
 NORMAL_ENTROPY = 0.5 * math.log(2.0 * math.pi * math.e)
@@ -202,7 +180,6 @@ class Marginals:
     std: Tensor  # (F_num,) in network scale, for Gaussian numbers
 
     def to(self, device: torch.device) -> Marginals:
-        """The same on another device."""
         return Marginals(self.entropy.to(device), self.std.to(device))
 
 

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from varjepa.models.masking import FeatureMasks, masks_from_cells
+from varjepa.models.masking import FeatureMasks, masks_from_cells, masks_from_columns
 from varjepa.models.var_t_jepa import CellDistributions, VarTJepa
 from varjepa.nn.row_threads import map_blocks
 from varjepa.randomness import generator_for
@@ -30,10 +30,8 @@ from varjepa.variational.gaussian import DiagonalGaussian
 
 def whole_row_masks(rows: EncodedTable, features: int) -> FeatureMasks:
     """Every observed cell is context; nothing is predicted."""
-    device = rows.num.device
-    everything = torch.arange(features, device=device).expand(len(rows), -1)
-    nothing = torch.empty(len(rows), 1, 0, dtype=torch.long, device=device)
-    return FeatureMasks(everything, rows.observed, nothing, None)
+    everything = torch.arange(features, device=rows.num.device)
+    return masks_from_columns(rows, everything, everything[:0], with_missing=True)
 
 
 @torch.no_grad()
@@ -70,10 +68,9 @@ def predict_latents(
     Shape: → ``(B, D, d)``; N(0, I) where nothing was asked.
     """
     s_x = model.q_s_x(rows, masks).mean
-    q_z = model.q_z(s_x, masks)
-    if z_from_prior is None:
-        return model.r_s_y(s_x, q_z.mean, masks)
-    z = DiagonalGaussian.standard_like(q_z.mean).rsample(z_from_prior)
+    z = model.q_z(s_x, masks).mean
+    if z_from_prior is not None:
+        z = DiagonalGaussian.standard_like(z).rsample(z_from_prior)
     return model.r_s_y(s_x, z, masks)
 
 
@@ -155,14 +152,7 @@ def complete_rows(
     are the numeric features' minimum and maximum in training, to which samples are clamped.
     """
     parts = [
-        _complete(
-            model,
-            given.take(here),
-            marginal.take(here),
-            limits,
-            generator,
-            z_from_prior,
-        )
+        _complete(model, given.take(here), marginal.take(here), limits, generator, z_from_prior)
         for here in (slice(start, start + BATCH) for start in range(0, len(given), BATCH))
     ]
     return EncodedTable(
@@ -383,14 +373,4 @@ def column_splits(
         order = torch.randperm(features, generator=generator)
         halves = order[: features // 2].sort().values, order[features // 2 :].sort().values
         for context, target in (halves, halves[::-1]) if features > 1 else (halves,):
-            context = context.to(device).expand(len(rows), -1)
-            target = target.to(device).expand(len(rows), 1, -1)
-            observed = rows.observed
-            yield FeatureMasks(
-                context=context,
-                context_valid=None if observed is None else observed.gather(1, context),
-                target=target,
-                target_valid=None
-                if observed is None
-                else observed.gather(1, target[:, 0])[:, None],
-            )
+            yield masks_from_columns(rows, context.to(device), target.to(device))

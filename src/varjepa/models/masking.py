@@ -29,7 +29,6 @@ class FeatureMasks:
     target_valid: Tensor | None  # (B, K, M_trg) bool
 
     def rows(self, here: slice) -> FeatureMasks:
-        """Those of some rows."""
         context_valid, target_valid = (
             None if valid is None else valid[here]
             for valid in (self.context_valid, self.target_valid)
@@ -80,10 +79,13 @@ def draw_mask_sizes(
     """
     if features == 1:
         return 0, 1
+
+    def draw(low: int, high: int) -> int:
+        return int(torch.randint(low, high + 1, (), generator=generator, device=generator.device))
+
     context = _size_range(features, settings.context_share)
     if settings.target_share == "rest":
-        low, high = (min(size, features - 1) for size in context)
-        m_ctx = int(torch.randint(low, high + 1, (), generator=generator, device=generator.device))
+        m_ctx = draw(*(min(size, features - 1) for size in context))
         return m_ctx, features - m_ctx
     target = _size_range(features, settings.target_share)
     if context[0] + target[0] > features:
@@ -92,10 +94,7 @@ def draw_mask_sizes(
             f"{features} features"
         )
     while True:
-        m_ctx, m_trg = (
-            int(torch.randint(low, high + 1, (), generator=generator, device=generator.device))
-            for low, high in (context, target)
-        )
+        m_ctx, m_trg = draw(*context), draw(*target)
         if m_ctx + m_trg <= features:
             return m_ctx, m_trg
 
@@ -162,6 +161,24 @@ def draw_cells(
         keys = keys.masked_fill(~rows.observed, math.inf)
     least = keys.amin(-1, keepdim=True)
     return ((keys < share) | (keys == least)) & keys.isfinite()
+
+
+def masks_from_columns(
+    rows: EncodedTable, context: Tensor, target: Tensor, with_missing: bool = False
+) -> FeatureMasks:
+    """Masks that ask for some features given others, the same in all rows, as one target view.
+
+    ``with_missing`` also asks for missing cells.
+
+    Shape: ``context (M_ctx,)`` and ``target (M_trg,)`` are feature indices.
+    """
+    observed = rows.observed
+    return FeatureMasks(
+        context=context.expand(len(rows), -1),
+        context_valid=None if observed is None else observed[:, context],
+        target=target.expand(len(rows), 1, -1),
+        target_valid=None if observed is None or with_missing else observed[:, None, target],
+    )
 
 
 def masks_from_cells(context: Tensor, target: Tensor) -> FeatureMasks:

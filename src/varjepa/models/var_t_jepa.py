@@ -81,7 +81,7 @@ def at_features(q: DiagonalGaussian, index: Tensor) -> DiagonalGaussian:
 def on_grid(p: DiagonalGaussian, masks: FeatureMasks, features: int) -> DiagonalGaussian:
     """The first view's tokens at their features' places; N(0, I) where nothing was asked.
 
-    Shape: ``(B, 1, M, d)`` → ``(B, D, d)``.
+    Shape: ``(B, K, M, d)`` → ``(B, D, d)``.
     """
     index = masks.target[:, 0]
     if masks.target_valid is not None:  # padding goes to a place behind the last feature
@@ -90,9 +90,10 @@ def on_grid(p: DiagonalGaussian, masks: FeatureMasks, features: int) -> Diagonal
     return DiagonalGaussian(mean[:, :features], log_var[:, :features])
 
 
-def first_view_of(p: DiagonalGaussian) -> DiagonalGaussian:
-    """The first of K target views.  # (B, K, M, d) → (B, 1, M, d)"""
-    return DiagonalGaussian(p.mean[:, :1], p.log_var[:, :1])
+def mean_over_first_view(values: Tensor, masks: FeatureMasks) -> Tensor:
+    """Mean over the features that the first view asks for.  # (B, D) → (B,)"""
+    valid = None if masks.target_valid is None else masks.target_valid[:, 0]
+    return mean_over(values.gather(1, masks.target[:, 0]), valid)
 
 
 # --- The likelihood of a row's cells, which both decoders share.
@@ -497,11 +498,8 @@ class VarTJepa(nn.Module):
         """
         predictor = self.predictor if self.imputer is None else self.imputer
         first = masks.first_view()
-        return on_grid(
-            predictor(s_x, first.valid_with_cls(self.settings.n_cls), z, first),
-            first,
-            self.shape.features,
-        )
+        r = predictor(s_x, first.valid_with_cls(self.settings.n_cls), z, first)
+        return on_grid(r, first, self.shape.features)
 
     def predicted_values(self, s: Tensor) -> CellDistributions:
         """p(value | s) for predicted latents.  # (B, D, d)"""
@@ -509,18 +507,22 @@ class VarTJepa(nn.Module):
             return self.target_decoder(s)
         return self.imputer.decode(self.target_decoder, s)
 
-    def predicted_nll(self, r: DiagonalGaussian, w: EncodedTable) -> Tensor:
-        """−log ∫ p(value | s) r(s) ds of every cell.  # (B, D, d) → (B, D)
+    def predicted_cells(self, r: DiagonalGaussian) -> CellDistributions:
+        """∫ p(value | s) r(s) ds of every feature.  # (B, D, d)
 
         A numeric head is linear, so its value under s ~ N(m, V) is exactly Gaussian with variance
-        u² V + σ². Categories and binned numbers are evaluated at the latent's mean.
+        u² V + σ². Categories and binned numbers are taken at the latent's mean.
         """
         decoded = self.predicted_values(r.mean)
         if decoded.bins is not None:
-            return decoded.nll(w)
+            return decoded
         squared_heads = self.target_decoder.heads.weight.detach().square()  # (F_num, d)
         spread = (r.var[:, : self.shape.numeric] * squared_heads).sum(-1)  # (B, F_num)
-        return replace(decoded, log_var=torch.log(spread + decoded.log_var.exp())).nll(w)
+        return replace(decoded, log_var=torch.log(spread + decoded.log_var.exp()))
+
+    def predicted_nll(self, r: DiagonalGaussian, w: EncodedTable) -> Tensor:
+        """−log ∫ p(value | s) r(s) ds of every cell.  # (B, D, d) → (B, D)"""
+        return self.predicted_cells(r).nll(w)
 
     def prediction_loss(
         self, w: EncodedTable, masks: FeatureMasks, p_s_y: DiagonalGaussian
@@ -530,11 +532,8 @@ class VarTJepa(nn.Module):
         The ELBO trains the predictor to meet the posterior; this trains encoder, predictor and
         decoder to predict values, as they do when cells are filled.
         """
-        first = masks.first_view()
-        mean = on_grid(first_view_of(p_s_y), first, self.shape.features).mean
-        nll = self.target_decoder(mean).nll(w).gather(1, first.target[:, 0])
-        valid = None if first.target_valid is None else first.target_valid[:, 0]
-        return mean_over(nll, valid)
+        mean = on_grid(p_s_y, masks, self.shape.features).mean
+        return mean_over_first_view(self.target_decoder(mean).nll(w), masks)
 
     def nll_of_cells(self, w: EncodedTable, asked: Tensor) -> Tensor:
         """−log p of the asked cells given the row's other known cells.  # (B, D) bool → (B, D)"""
@@ -554,13 +553,9 @@ class VarTJepa(nn.Module):
 
         Shape: → ``(B,)``.
         """
-        target = masks.target[:, 0]  # (B, M_trg)
-        valid = None if masks.target_valid is None else masks.target_valid[:, 0]
         r = self.r_s_y(path.q_s_x.mean, path.q_z.mean, masks)
-        nll = self.predicted_nll(r, w).gather(1, target)
         q = DiagonalGaussian(path.q_s_w.mean.detach(), path.q_s_w.log_var.detach())
-        kl = q.kl_to(r).gather(1, target)  # (B, M_trg)
-        return mean_over(nll + kl_weight * kl, valid)
+        return mean_over_first_view(self.predicted_nll(r, w) + kl_weight * q.kl_to(r), masks)
 
 
 def sample(q: DiagonalGaussian, noise: Tensor | None) -> Tensor:

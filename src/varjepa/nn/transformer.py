@@ -55,11 +55,9 @@ class SelfAttention(nn.Module):
 
     def _by_heads(self, projected: Tensor) -> Tensor:
         """Shape: ``(B, S, n · width)`` → ``(n, B, H, S, d_head)``."""
-        rows, length, _ = projected.shape
         width = self.project_out.in_features
-        return projected.view(rows, length, -1, self.heads, width // self.heads).permute(
-            2, 0, 3, 1, 4
-        )
+        apart = projected.unflatten(-1, (projected.shape[-1] // width, self.heads, -1))
+        return apart.permute(2, 0, 3, 1, 4)
 
 
 class Block(nn.Module):

@@ -73,7 +73,8 @@ class Draw:
 
     def rows(self, here: slice) -> Draw:
         """The part of some of the batch's rows."""
-        noise = None if self.noise is None else self.noise.rows(here)
+        n = self.noise
+        noise = None if n is None else LatentNoise(n.s_x[here], n.z[here], n.s_y[here])
         return Draw(self.masks.rows(here), noise, self.elbo.after(here.start or 0))
 
 

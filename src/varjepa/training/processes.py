@@ -68,19 +68,13 @@ class World:
         """``work`` of all rows, of which each process computes its own.  # (N, …) each"""
         if self.short is None or len(rows) < self.size:
             return work(rows)
-        parts = work(rows.take(self.own_slice(len(rows))))
-        return tuple(self._gather_rows(part, len(rows)) for part in parts)
-
-    def _gather_rows(self, own: Tensor, rows: int) -> Tensor:
-        padded = own.new_zeros(-(-rows // self.size), *own.shape[1:])
-        padded[: len(own)] = own
-        gathered = [torch.empty_like(padded) for _ in range(self.size)]
-        with _detect_lost_process():
-            dist.all_gather(gathered, padded, group=self.short)
-        slices = [World(rank, self.size).own_slice(rows) for rank in range(self.size)]
-        return torch.cat(
-            [part[: s.stop - s.start] for part, s in zip(gathered, slices, strict=True)]
-        )
+        here, everything = self.own_slice(len(rows)), []
+        for part in work(rows.take(here)):
+            whole = part.new_zeros(len(rows), *part.shape[1:])  # a sum with 0 is exact
+            whole[here] = part
+            self.sum_tensors([whole])
+            everything.append(whole)
+        return tuple(everything)
 
     # --- sums and decisions
 
@@ -120,35 +114,22 @@ class World:
         if self.long is not None:
             _broadcast(0.0, self.long)
 
-    def broadcast_bytes(self, content: bytes) -> bytes:
-        """The main process's message."""
+    def broadcast_bytes(self, content: bytes, source: int = 0) -> bytes:
+        """The message of one process, the main one unless another is named."""
         if self.long is None:
             return content
-        length = int(_broadcast(len(content), self.long))
+        length = int(_broadcast(len(content), self.long, source))
         if not length:
             return b""
-        message = _as_tensor(content) if self.is_main else torch.zeros(length, dtype=torch.uint8)
+        message = bytearray(content if self.rank == source else length)
         with _detect_lost_process():
-            dist.broadcast(message, 0, group=self.long)
-        return message.numpy().tobytes()
+            shared = torch.frombuffer(message, dtype=torch.uint8)
+            dist.broadcast(shared, source, group=self.long)
+        return bytes(message)
 
     def gather_bytes(self, content: bytes) -> list[bytes]:
         """A message of each process, in order."""
-        if self.long is None:
-            return [content]
-        lengths = [torch.zeros((), dtype=torch.int64) for _ in range(self.size)]
-        with _detect_lost_process():
-            dist.all_gather(lengths, torch.tensor(len(content)), group=self.long)
-        longest = max(int(length) for length in lengths)
-        if not longest:
-            return [b""] * self.size
-        messages = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
-        with _detect_lost_process():
-            dist.all_gather(messages, _as_tensor(content.ljust(longest)), group=self.long)
-        return [
-            message[: int(length)].numpy().tobytes()
-            for message, length in zip(messages, lengths, strict=True)
-        ]
+        return [self.broadcast_bytes(content, source) for source in range(self.size)]
 
     @contextmanager
     def sharing_errors(self) -> Iterator[None]:
@@ -263,12 +244,8 @@ def _detect_lost_process() -> Iterator[None]:
         ) from error
 
 
-def _broadcast(value: float, group: dist.ProcessGroup) -> float:
+def _broadcast(value: float, group: dist.ProcessGroup, source: int = 0) -> float:
     number = torch.tensor(value, dtype=torch.float64)
     with _detect_lost_process():
-        dist.broadcast(number, 0, group=group)
+        dist.broadcast(number, source, group=group)
     return float(number)
-
-
-def _as_tensor(content: bytes) -> Tensor:
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8)

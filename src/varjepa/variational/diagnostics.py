@@ -74,10 +74,7 @@ class ElboSurgery:
 
 
 def elbo_surgery(
-    q: DiagonalGaussian,
-    generator: torch.Generator,
-    samples: int = 16,
-    chunk_rows: int = 256,
+    q: DiagonalGaussian, generator: torch.Generator, samples: int = 16, chunk_rows: int = 256
 ) -> ElboSurgery:
     """Split the expected KL of N posteriors into mismatch and information.
 

@@ -105,10 +105,7 @@ class DiagonalGaussian:
     def rsample(self, generator: torch.Generator) -> Tensor:
         """One reparameterised sample; gradients flow to mean and log_var."""
         noise = torch.randn(
-            self.mean.shape,
-            generator=generator,
-            device=self.mean.device,
-            dtype=self.mean.dtype,
+            self.mean.shape, generator=generator, device=self.mean.device, dtype=self.mean.dtype
         )
         return self.at_noise(noise)
 

@@ -42,10 +42,6 @@ class LatentNoise:
     z: Tensor  # (..., B, d_z)
     s_y: Tensor  # (..., B, d)
 
-    def rows(self, here: slice) -> LatentNoise:
-        """That of some rows, which are the first axis."""
-        return LatentNoise(self.s_x[here], self.z[here], self.s_y[here])
-
 
 def draw_noise(model: VarJepa, x: Tensor, generator: torch.Generator) -> LatentNoise:
     """Noise for every row of x (..., B, D), as one draw from the generator."""

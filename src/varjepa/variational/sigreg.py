@@ -50,10 +50,7 @@ def draw_directions(
 ) -> Tensor:
     """Directions uniform on the unit sphere, drawn anew for every step.  # (A, d)"""
     raw = torch.randn(
-        (settings.directions, dimension),
-        generator=generator,
-        device=like.device,
-        dtype=like.dtype,
+        (settings.directions, dimension), generator=generator, device=like.device, dtype=like.dtype
     )
     return raw / raw.norm(dim=-1, keepdim=True)
 

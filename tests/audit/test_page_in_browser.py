@@ -3,7 +3,8 @@
 1. The rows are in the order given, which is that of their most suspicious cells, whatever their
    scores; so are the columns, after an identifier. Flagged cells are on the first screen, with
    value and repair, no line through a minus sign, and a question mark where the repair is not
-   sure; missing cells as such.
+   sure; missing cells as such. Of numbers with many decimals six digits are shown, and no cell is
+   cut for them; the panel has all.
 2. A click on a cell opens its distribution with value, repair, interval, log odds, p-value and
    confidence; on a row its cells. The steps walk through the flagged cells. A date has an axis and
    its interval too. A cell that is not flagged says why. A panel says what the words mean.
@@ -422,6 +423,25 @@ def test_hostile_values_are_inert_text(page: Page) -> None:
         assert visible(data.details[row, column].value) in str(page.panel())
     assert page.js("document.querySelectorAll('img, script, iframe, a').length") == 2  # our scripts
     assert page.js("document.title") == visible(data.title)
+
+
+def test_of_many_decimals_six_digits_are_shown(page: Page) -> None:
+    data = example()
+    long, mended = "20.838582367545051", "2.0838582367545053"
+    details = {(1, 1): number_detail(long, 20.8, repair=mended)}
+    rows = [
+        replace(row, values=(row.values[0], f"{i}.0452189152310476", *row.values[2:]))
+        for i, row in enumerate(data.rows)
+    ]
+    page.open(replace(data, rows=tuple(rows), details=details), 390, 844)
+    assert (page.text(".flagged del"), page.text(".flagged ins")) == ("20.8386", "2.08386")
+    assert page.js(f"document.querySelector('{at(0, 1)}').innerText") == "0.0452189"
+    cut = "e => e.scrollWidth > e.clientWidth"
+    assert not page.js(f"[...document.querySelectorAll('.row .right bdi')].some({cut})")
+    page.browser.click(".flagged")
+    panel = page.panel() or ""
+    assert long in panel
+    assert mended in panel
 
 
 @pytest.mark.parametrize("dark", [False, True])

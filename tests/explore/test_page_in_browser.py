@@ -9,6 +9,7 @@
 3. A click on a point opens its row: its cells, the most surprising first and of many the first few,
    and five similar rows.
    Numbers have a scale: a percentile, a cell's surprise as text, a distance and what differs most.
+   Of many decimals six digits are shown, and more where two would look the same.
    Columns that the model does not use are marked.
 4. The keyboard moves from point to point, opens a row, closes it and has the focus again.
 5. 10,000 points are drawn and searched without freezing.
@@ -17,7 +18,8 @@
 8. Wheel, pinch, keys and buttons zoom, and what is under the pointer stays there; 0 shows all rows
    again. Dragging with Shift or after "Move" moves the map, and so do Shift and arrow keys.
 9. On a phone nothing sticks out and the panel is a sheet at the bottom; dark and light work.
-   The map moves so that the sheet does not hide the row, and back when the sheet closes.
+   The map moves so that the sheet hides neither the row nor the middle of a group, and back when
+   the sheet closes.
 10. Nothing is said on the console, and no request leaves the page.
 """
 
@@ -405,6 +407,33 @@ def test_hostile_texts_are_inert(page: Page) -> None:
     assert page.js("document.querySelectorAll('img, script, iframe, a').length") == 2  # our scripts
 
 
+def test_of_many_decimals_six_digits_are_shown(page: Page) -> None:
+    data = example()
+    row, other = 0, data.similar[0][0]
+    texts = list(data.columns[1].values)
+    texts[row], texts[other] = "-1234.5678901234", "1234.00000000001"
+    ids = tuple(f"1.{i:012d}" for i in range(300))  # categories stay as they are
+    columns = (
+        replace(data.columns[0], values=ids),
+        replace(data.columns[1], values=tuple(texts)),
+        *data.columns[2:],
+    )
+    page.open(replace(data, columns=columns))
+    page.js(f"openRow({row})")
+    assert page.text(".row-cells").split("\n")[:3][-1] == "-1234.57"
+    assert ids[row] in page.text(".row-cells")
+    assert "-1234.57 → 1234" in page.text(".similar li").replace("\n", " ")
+    assert page.js("briefPair('0.1234567891', '0.1234567892')") == ["0.1234567891", "0.1234567892"]
+    shown = {
+        "1234567.8901234": "1234568",
+        "1e-12": "1e-12",
+        "0.1e5": "0.1e5",
+        "12345678901": "12345678901",
+    }
+    for text, short in shown.items():
+        assert page.js(f"brief({text!r})") == short
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_nothing_sticks_out_on_a_phone(page: Page, dark: bool) -> None:
     data = replace(example(), title="a_rather_long_title" * 5, facts=(("n" * 90, "v" * 90),))
@@ -434,6 +463,15 @@ def test_the_sheet_does_not_hide_its_row(page: Page) -> None:
         x, y = page.place(row)
         assert top < y < page.js(sheet)
         assert left < x < 390
+    page.browser.press("Escape")
+    assert page.js("[...px, ...py]") == before
+    page.js(f"openGroup((i) => py[i] > py[{lowest}] - 60)")
+    page.browser.settle()
+    top = page.js("overlay.getBoundingClientRect().y")
+    middle = page.js(
+        "(g => g.reduce((s, i) => s + py[i], 0) / g.length)(placed.filter(i => state.group[i]))"
+    )
+    assert top < top + middle < page.js(sheet)
     page.browser.press("Escape")
     assert page.js("[...px, ...py]") == before
     page.js(f"(openRow({lowest}), zoom(2))")  # moved by hand: it stays

@@ -5,7 +5,8 @@ const FIRST = innerWidth < 900 ? 128 : 176; // of the rows' numbers and worst co
 const AHEAD = 10; // rows drawn above and below the visible ones
 
 const rowCount = data.labels.length;
-const columns = data.columns.map((column) => ({ ...column, read: reader(column.texts), match: null }));
+// numbers are shown with six digits; the panel and a cell's title have all
+const columns = data.columns.map((column) => ({ ...column, read: reader(column.texts), short: column.kind === "number" ? brief : (value) => value, match: null }));
 const details = new Map(data.details.map((d) => [d.row * columns.length + d.column, d]));
 const detailOf = (row, column) => details.get(row * columns.length + column);
 /** For sorting: exact where there are details, which come before shades; one that is not finite first. */
@@ -18,6 +19,7 @@ function suspicionOf(row, column) {
 /** Sorts cells with details: the most suspicious first. */
 const worstFirst = (a, b) => a.p - b.p || (b.logOdds ?? 1e300) - (a.logOdds ?? 1e300);
 const flagged = data.details.filter((d) => d.flagged);
+const pairOf = ({ column, value, repair }) => (columns[column].kind === "number" ? briefPair(value, repair) : [value, repair]);
 const grid = byId("grid");
 
 /** Columns as they are shown: an identifier, which says what a row is, then the most suspicious. */
@@ -140,8 +142,8 @@ let lefts = []; // of the shown columns, and the right end
 let widths = null;
 
 function measure() {
-  const longest = (texts, share) => {
-    const lengths = (texts.values ?? texts.levels).map((t) => t?.length ?? 0).sort((a, b) => a - b);
+  const longest = ({ texts, short }, share) => {
+    const lengths = (texts.values ?? texts.levels).map((t) => short(t)?.length ?? 0).sort((a, b) => a - b);
     return lengths[Math.ceil((lengths.length - 1) * share)] ?? 0;
   };
   const ruler = document.createElement("canvas").getContext("2d");
@@ -149,11 +151,11 @@ function measure() {
   const setFont = (weight) => { ruler.font = `${weight} ${style.fontSize} ${style.fontFamily}`; };
   setFont(400);
   const wide = (t) => ruler.measureText(t.slice(0, 60)).width;
-  widths = columns.map((c) => Math.max(wide("0") * longest(c.texts, 0.95) + 22, wide(c.kind) + 22, 68));
-  const before = flagged.map((d) => wide(d.value));
+  widths = columns.map((c) => Math.max(wide("0") * longest(c, 0.95) + 22, wide(c.kind) + 22, 68));
+  const before = flagged.map((d) => wide(pairOf(d)[0]));
   setFont(650);
   columns.forEach((c, i) => { widths[i] = Math.max(widths[i], wide(c.name) + 22); });
-  flagged.forEach((d, k) => { if (d.repair !== null) widths[d.column] = Math.max(widths[d.column], before[k] + wide(`→ ${d.repair} ?`) + 36); });
+  flagged.forEach((d, k) => { if (d.repair !== null) widths[d.column] = Math.max(widths[d.column], before[k] + wide(`→ ${pairOf(d)[1]} ?`) + 36); });
   const most = Math.min(240, grid.clientWidth - FIRST);
   widths = widths.map((w) => Math.ceil(Math.min(w, most)));
 }
@@ -252,11 +254,12 @@ function buildCell(i, place) {
   const detail = detailOf(row, column);
   const isFlagged = detail?.flagged ?? false;
   const cell = el("div", { ...attributes, role: "gridcell", class: `cell ${align(column)} ${isFlagged ? "flagged" : ""}` });
-  if (isFlagged && detail.repair !== null) cell.append(el("del", {}, text(detail.value)), el("ins", { class: detail.confidence >= SURE ? null : "unsure" }, text(detail.repair)));
+  const [before, after] = isFlagged && detail.repair !== null ? pairOf(detail) : [];
+  if (before !== undefined) cell.append(el("del", {}, text(before)), el("ins", { class: detail.confidence >= SURE ? null : "unsure" }, text(after)));
   else if (value === null) cell.append(el("span", { class: "missing", role: "img", "aria-label": "missing" }, "·"));
-  else cell.append(text(value));
-  if (isFlagged && detail.repair !== null) cell.title = `${detail.value} → ${detail.repair}`;
-  else if (value !== null && value.length > 12) cell.title = value;
+  else cell.append(text(columns[column].short(value)));
+  if (before !== undefined) cell.title = `${detail.value} → ${detail.repair}`;
+  else if (value !== null && value.length > 9) cell.title = value;
   if (suspicion > 0) cell.style.setProperty("--heat", suspicion / data.shades);
   if (state.open?.row === row && state.open.column === column) cell.classList.add("open");
   position(cell, place);
@@ -389,7 +392,7 @@ function whyFlagged(detail) {
 }
 
 function aboutRow(row) {
-  const lines = byRowSuspicion(row).map((column) => cellLine(columns[column].name, columns[column].read(row), columns[column].suspicions[row] / data.shades, () => openCell(row, column)));
+  const lines = byRowSuspicion(row).map((column) => cellLine(columns[column].name, columns[column].short(columns[column].read(row)), columns[column].suspicions[row] / data.shades, () => openCell(row, column)));
   return [pairs([["Row score", score(data.scores[row])], ["p-value of the score", number(data.ps[row])]]), el("h3", {}, "Cells, the most suspicious first"), el("ul", { class: "cells" }, lines)];
 }
 

@@ -3,6 +3,8 @@
 const rowCount = data.labels.length;
 if (innerHeight > innerWidth) [data.x, data.y] = [data.y, data.x.map((v) => (v === null ? v : -v))]; // maps are wide
 const columns = data.columns.map((column) => ({ ...column, read: reader(column.texts), match: null, bins: null }));
+/** A cell as the lists show it: of a number six digits, the others in its title. */
+const shown = (column, row) => (column.kind === "numeric" ? brief(column.read(row)) : column.read(row));
 const placed = [...Array(rowCount).keys()].filter((i) => data.x[i] !== null && data.y[i] !== null);
 const overlay = byId("overlay");
 
@@ -86,14 +88,16 @@ function zoom(factor, x = size[0] / 2, y = size[1] / 2) {
   look({ scale, x: view.x + (x - size[0] / 2) * gain, y: view.y - (y - size[1] / 2) * gain });
 }
 
-/** Move the map where a row is out of sight: beyond its border or under the sheet of a small screen. */
-function reveal(row) {
-  if (data.x[row] === null || data.y[row] === null) return;
+/** Move the map where the middle of rows is out of sight: beyond its border or under the sheet of a small screen. */
+function reveal(...rows) {
+  const known = rows.filter((row) => data.x[row] !== null && data.y[row] !== null);
+  if (!known.length) return;
+  const [x, y] = [px, py].map((at) => known.reduce((sum, row) => sum + at[row], 0) / known.length);
   const sheet = byId("panel"), isSheet = panel.isOpen && getComputedStyle(sheet).position === "fixed";
   const bottom = isSheet ? Math.min(size[1], innerHeight - sheet.offsetHeight - overlay.getBoundingClientRect().top) : size[1];
-  if (px[row] >= 0 && px[row] <= size[0] && py[row] >= 0 && py[row] <= bottom - NEAR) return;
+  if (x >= 0 && x <= size[0] && y >= 0 && y <= bottom - NEAR) return;
   const before = isSheet ? (state.before ?? { ...view }) : null;
-  move(px[row] < 0 || px[row] > size[0] ? size[0] / 2 - px[row] : 0, bottom / 2 - py[row]);
+  move(x < 0 || x > size[0] ? size[0] / 2 - x : 0, bottom / 2 - y);
   state.before = before;
 }
 
@@ -259,6 +263,7 @@ function openGroup(isMember) {
         compared.length > COMPARED ? el("p", { class: "note" }, `${count(compared.length - COMPARED)} more columns differ less.`) : null,
       ];
   panel.open(`Group of ${count(members)} ${members === 1 ? "row" : "rows"}`, `compared with the other ${count(rowCount - members)}, the largest differences first`, content, clear);
+  reveal(...placed.filter((i) => state.group[i]));
   redraw();
 }
 
@@ -320,9 +325,10 @@ function rank(numbers, row) {
 
 /** A cell with its number; a column that the model does not use has none. */
 function ownCell(column, row, score) {
-  const line = cellLine(column.name, column.read(row), column.atypical ? Math.min(Math.max((score ?? 0) / FULL_COLOUR, 0), 1) : null, null);
+  const line = cellLine(column.name, shown(column, row), column.atypical ? Math.min(Math.max((score ?? 0) / FULL_COLOUR, 0), 1) : null, null);
   const note = column.atypical ? el("span", { class: "score" }, score === null ? "–" : score.toFixed(1).replace("-", "−")) : unused(column);
   line.querySelector(".name").before(note ?? "");
+  line.title = column.read(row) ?? "";
   return line;
 }
 
@@ -333,7 +339,11 @@ function similarLine(row, other, distance) {
   const { name, read, numbers } = state.colouring;
   const line = cellLine(data.labels[other], "", null, () => openRow(other));
   const differing = columns.filter((c) => c.used).map((c) => ({ c, far: apart(c, row, other) })).filter(({ far }) => far > 0).sort((a, b) => b.far - a.far).slice(0, 3);
-  const words = differing.map(({ c }) => el("span", {}, text(c.name), " ", text(c.read(row) ?? "·"), " → ", text(c.read(other) ?? "·")));
+  const pair = (c) => (c.kind === "numeric" ? briefPair(c.read(row), c.read(other)) : [c.read(row), c.read(other)]).map((value) => text(value ?? "·"));
+  const words = differing.map(({ c }) => {
+    const [mine, its] = pair(c);
+    return el("span", {}, text(c.name), " ", mine, " → ", its);
+  });
   line.firstChild.lastChild.replaceWith(
     el("span", {}, `distance ${number(distance)}`),
     el("span", { class: "colour" }, text(name), " ", text((read ? read(other) : number(numbers[other])) ?? "·")),
@@ -520,7 +530,7 @@ function showUnusual() {
   const rows = [...Array(rowCount).keys()].filter((i) => numbers[i] !== null).sort((a, b) => numbers[b] - numbers[a]);
   const line = (row) => {
     const least = columns.filter((c) => c.atypical && c.atypical[row] !== null).sort((a, b) => b.atypical[row] - a.atypical[row])[0];
-    return cellLine(`Row ${data.labels[row]}`, least ? `${least.name} ${least.read(row) ?? "·"}` : number(numbers[row]), null, () => openRow(row));
+    return cellLine(`Row ${data.labels[row]}`, least ? `${least.name} ${shown(least, row) ?? "·"}` : number(numbers[row]), null, () => openRow(row));
   };
   byId("unusual").append(el("h2", {}, "Highest ", text(name), el("small", {}, "and the least likely cell")), el("ul", { class: "cells" }, rows.slice(0, UNUSUAL).map(line)));
 }

@@ -46,6 +46,19 @@ const count = (value) => value.toLocaleString("en");
 /** Never 100 % or 0 % of what is a little less or more. */
 const percent = (share) => (share === null ? "–" : share >= 0.995 && share < 1 ? "> 99 %" : share > 0 && share < 0.005 ? "< 1 %" : `${Math.round(100 * share)} %`);
 
+/** A number with many decimals, with six digits; any other text as it is. */
+function brief(value) {
+  if (value === null || value.length < 10 || !/^-?\d+\.\d+(e[-+]?\d+)?$/.test(value)) return value;
+  const whole = value.replace("-", "").indexOf(".");
+  return String(Number(Number(value).toPrecision(Math.max(6, Math.min(whole, 21)))));
+}
+
+/** Two numbers side by side, with more digits where they would look the same. */
+function briefPair(a, b) {
+  const pair = [brief(a), brief(b)];
+  return pair[0] === pair[1] ? [a, b] : pair;
+}
+
 /** The number that a formatted text stands for, or NaN. */
 const parse = (value) => (value === null || value.trim() === "" ? NaN : Number(value.replace(/[,\u2009\u202f]/g, "").replace("−", "-")));
 

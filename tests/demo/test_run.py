@@ -1,7 +1,7 @@
 """Claims about ``varjepa demo``.
 
 1. It ends with a report, the audit's and the explorer's pages and all figures, from the smallest
-   table on.
+   table on. The report leads to the two pages.
 2. Without matplotlib the report says so in place of charts; without jinja2 there is no report. The
    first line says what to install, and the last one names a page that exists.
 3. ``--quick`` is a smaller table and model; ``--rows`` and ``--epochs`` go before either.
@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -38,6 +39,11 @@ def test_the_demo_ends_with_something_to_look_at(
     text = page.read_text(encoding="utf-8")
     assert ('id="risk"' in text) == (not missing) or "jinja2" in missing
     assert ("no charts" in text) == (missing == ("matplotlib",))
+    if "jinja2" not in missing:  # it leads to the other pages, and says nothing that is not known
+        links = re.findall(r'<a href="([^"]+)"', text)
+        assert sorted(links) == ["audit/report.html", "explore.html"]
+        assert all((tmp_path / link).is_file() for link in links)
+        assert "None" not in text
     assert (tmp_path / "audit" / "report.html").exists()
     assert "ambiguity" in (tmp_path / "explore.html").read_text(encoding="utf-8")
     figures = json.loads((tmp_path / "demo.json").read_text(encoding="utf-8"))["figures"]

@@ -128,10 +128,12 @@ def test_every_part_is_there() -> None:
         ("risk_coverage", None, 'id="risk"'),
         ("risk_coverage", RiskCoverage(np.zeros(0), {}), 'id="risk"'),
         ("footer", {}, "<footer"),
+        ("footer", {"commit": None}, "<dt><bdi>commit"),
+        ("links", {}, "<nav"),
     ],
 )
 def test_an_absent_part_leaves_no_trace(part: str, empty: object, trace: str) -> None:
-    page = full_page()
+    page = replace(full_page(), footer={"commit": "abc"}, links={"audit": "audit.html"})
     # the environment is a list of definitions too
     page = replace(page, footer={}) if part == "headlines" else page
     assert trace in render_page(page)

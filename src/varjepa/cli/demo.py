@@ -37,4 +37,9 @@ def demo(
     size = replace(size, rows=rows or size.rows, epochs=epochs or size.epochs)
     with threadpool_limits(1 if quick else None):  # threads only wait for each other on few rows
         page = run_demo(out, size, console.print)
-    console.print(f"\nopen {page}; all figures are in {out / 'demo.json'}", soft_wrap=True)
+    console.print(
+        f"\nthe test rows audited: {out / 'audit' / 'report.html'}; "
+        f"on a map: {out / 'explore.html'}\n"
+        f"open {page}; all figures are in {out / 'demo.json'}",
+        soft_wrap=True,
+    )

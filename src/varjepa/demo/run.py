@@ -141,7 +141,6 @@ def run_demo(folder: Path, size: DemoSize, say: Callable[[Any], None]) -> Path:
     shown = test_table.append_column("class", pa.array([f"class {c}" for c in sim.label[test]]))
     shown = shown.append_column("ambiguity", pa.array(sim.ambiguity[test]))
     explore(model, shown, folder / "explore.html", title="varjepa demo: the test rows")
-    say(f"the test rows on a map: {folder / 'explore.html'}")
     seconds, environment = time.perf_counter() - start, describe_environment()
     at_half = accuracy_at(is_right, scores[SHOWN], 0.5)
     correlation = spearman(scores[SHOWN], sim.ambiguity[test])
@@ -149,6 +148,7 @@ def run_demo(folder: Path, size: DemoSize, say: Callable[[Any], None]) -> Path:
         title="varjepa demo: the SIM table",
         subtitle="A label-free embedding with an uncertainty for every row and every column."
         + ("" if has_charts else f" {NO_CHARTS}."),
+        links={"Its test rows, audited": "audit/report.html", "A map of them": "explore.html"},
         headlines=[
             Headline(
                 "accuracy on embeddings", f"{is_right.mean():.3f}", f"raw {raw_is_right.mean():.3f}"
@@ -159,7 +159,7 @@ def run_demo(folder: Path, size: DemoSize, say: Callable[[Any], None]) -> Path:
         ],
         tables=tables,
         model=model_html(model),
-        footer={name: str(value) for name, value in environment.items()},
+        footer=environment,
     )
     if has_charts:
         page = replace(
@@ -290,7 +290,7 @@ def audit_table(model: VarTJEPA, rows: pa.Table, folder: Path) -> Table:
         table_rows.append([kind, *map(str, counts)])
     false = str(len(flagged - set(planted)))
     table_rows.append(["cells without an error", "", false, str(len(top - set(planted)))])
-    note = f"{rows.num_rows} test rows with known errors; every cell is in audit/report.html."
+    note = f"{rows.num_rows} test rows with known errors; the page of the audit has every cell."
     names = ["", "planted", "flagged", f"among the {len(planted)} most suspicious"]
     return Table("Audit", names, table_rows, note)
 

@@ -252,5 +252,5 @@ def build_page(e: Evaluation) -> ReportPage:
         tables=tables.build(),
         model=e.models.get("VarTJEPA", {}).get("html", ""),
         risk_coverage=RiskCoverage(coverages, {name: risks[name] for name in order}),
-        footer={name: str(value) for name, value in footer.items()},
+        footer=footer,
     )

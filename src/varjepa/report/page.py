@@ -58,13 +58,15 @@ class ReportPage:
 
     title: str
     subtitle: str = ""
+    links: Mapping[str, str] = field(default_factory=dict)
+    """names of pages beside this one, and their paths from here"""
     headlines: Sequence[Headline] = ()
     tables: Sequence[Table] = ()
     model: str = ""
     """HTML of a fitted model, as :func:`varjepa.estimators.summary.model_html` writes it"""
     risk_coverage: RiskCoverage | None = None
-    footer: Mapping[str, str] = field(default_factory=dict)
-    """environment: versions, seed, seconds"""
+    footer: Mapping[str, object] = field(default_factory=dict)
+    """environment: versions, seed, seconds; what is None is not known"""
 
 
 _LONGEST_NAME, _LONGEST_TITLE = 40, 1000

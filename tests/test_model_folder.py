@@ -46,8 +46,11 @@ def test_a_missing_file_is_named(folder: Path, name: str) -> None:
 def test_a_folder_that_is_no_model_is_called_that(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match=r"is not a model folder: it has no manifest\.json"):
         load_model(tmp_path)
-    with pytest.raises(ModelFileError, match="cannot read"):
+    with pytest.raises(ModelFileError, match=r"cannot read the model folder .*nowhere: No such"):
         load_model(tmp_path / "nowhere")
+    (tmp_path / "t.csv").touch()
+    with pytest.raises(ModelFileError, match=r"t\.csv is not a model folder: it is a file"):
+        load_model(tmp_path / "t.csv")
 
 
 @pytest.mark.parametrize(

@@ -362,10 +362,15 @@ def _opened(path: Path) -> Iterator[BufferedReader]:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        if isinstance(error, FileNotFoundError) and path.name == MANIFEST and path.parent.is_dir():
-            why = f"{path.parent} is not a model folder: it has no {MANIFEST}"
-            raise ModelFileError(why) from error
-        raise ModelFileError(f"cannot read {path}: {error.strerror}") from error
+        why = f"cannot read {path}: {error.strerror}"
+        folder = path.parent
+        if path.name == MANIFEST and folder.is_file():
+            why = f"{folder} is not a model folder: it is a file"
+        elif path.name == MANIFEST and isinstance(error, FileNotFoundError):
+            why = f"{folder} is not a model folder: it has no {MANIFEST}"
+            if not folder.exists():
+                why = f"cannot read the model folder {folder}: {error.strerror}"
+        raise ModelFileError(why) from error
     except ValueError as error:  # a path with a NUL in it
         raise ModelFileError(f"{str(path)!r} is not a path") from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):

@@ -1,7 +1,8 @@
 """Claims about `varjepa describe`.
 
 1. Of a table it prints kinds, levels, dates, missing values, columns that are not modelled
-   (constant, empty, identifiers) and integers that look like codes. `--kind` is obeyed.
+   (constant, empty, identifiers) and integers that look like codes, and whether a fit refuses
+   the table. `--kind` is obeyed.
    Files of one table are one table.
 2. Of a model it prints the same columns, and in words how the training went. So does `fit` before
    it trains; it says of a fit that ``--time-limit`` ended at once that it is too short to tell.
@@ -72,6 +73,18 @@ def test_a_table(table: Path, capsys: Captured) -> None:
     assert "look like codes; column_kinds (or --kind) can make them categories: 'zip'." in text
     assert run("describe", table, "--kind", "zip=categorical") == 0
     assert "look like codes" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [("a,b\n1,x\n", "fitted to one row"), ("a,b\n,\n,\n", "no cell")]
+)
+def test_a_table_that_fit_refuses(text: str, reason: str, tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    assert run("describe", tmp_path / "t.csv") == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("A fit refuses this table: ")
+    assert reason in last
+    assert_refused(capsys, run("fit", tmp_path / "t.csv", "--out", tmp_path / "m"), reason)
 
 
 def test_several_files(table: Path, tmp_path: Path, capsys: Captured) -> None:

@@ -3,7 +3,7 @@
 1. CSV and TSV: text cells and column names that begin with = + - @, tab, CR or LF get a quote in
    front; numbers, text that is a number, ordinary text and missing cells are as they were;
    ``raw_text`` and typed files change nothing. All four commands that write tables obey
-   ``--raw-text``, and ordinary text survives ``impute``.
+   ``--raw-text``, and ordinary text survives ``impute``. A missing number is an empty cell.
 2. HTML: names of columns and rows add no element to a page, nor to one made from a fitted model;
    the page's policy forbids scripts, requests, base and forms.
 3. Terminal: control characters, escape sequences, direction marks and halves of characters in names
@@ -117,6 +117,15 @@ def test_text_files_are_safe_by_default_and_raw_on_request(tmp_path: Path, endin
     assert safe["n"].tolist() == raw["n"].tolist() == [str(i) for i in range(-11, 11)]
     assert list(raw.columns) == ["=name", "n"]
     assert raw["=name"].tolist() == [*FORMULAS, *HARMLESS]
+
+
+@pytest.mark.parametrize("raw_text", [False, True])
+def test_a_missing_number_is_an_empty_cell(raw_text: bool, tmp_path: Path) -> None:
+    numbers = pa.array([1.5, float("nan"), None])
+    table = pa.table({"a": numbers, "b": numbers.cast(pa.float32()), "c": ["nan", "", "x"]})
+    write_table(table, tmp_path / "t.csv", raw_text)
+    lines = (tmp_path / "t.csv").read_text().splitlines()
+    assert lines == ['"a","b","c"', '1.5,1.5,"nan"', ',,""', ',,"x"']
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow", "feather"])

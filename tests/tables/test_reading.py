@@ -121,6 +121,11 @@ def test_blank_lines_of_one_column_are_rows(tmp_path: Path) -> None:
         ("t.csv", b"a,b\n1,2,3\n", r"has 3 cells where the header has 2"),
         ("t.csv", "a,b\n1,2\n".encode("utf-16"), r"t\.csv is not UTF-8.*UTF-16"),
         ("t.csv", "a,b\n1,2\n".encode("utf-16-le"), r"t\.csv is not UTF-8.*UTF-16"),
+        (
+            "t.csv",
+            b"\x89PNG\r\n\x1a\n" + bytes(range(256)),
+            r"t\.csv is not a CSV file: .* no text",
+        ),
         ("t.csv", "a,b\n1,é\n".encode("latin-1"), r"t\.csv is not UTF-8 text: see column 'b'"),
         ("t.csv", "é,b\n1,2\n".encode("latin-1"), r"t\.csv is not UTF-8 text: see its header"),
         ("t.csv", b"a,a\n1,2\n", "several columns are called 'a'"),

@@ -53,10 +53,21 @@ def describe_model(folder: Path) -> list[str]:
 def describe_source(source: str, kinds: dict[str, Any]) -> list[str]:
     """What a fit would infer; files that are several or large are read a block at a time."""
     from varjepa.estimators.fitting import fit_codec, table_files
-    from varjepa.tables.describe import describe_codec, describe_table
+    from varjepa.estimators.frames import refuse_too_little
+    from varjepa.tables import TableCodec
+    from varjepa.tables.describe import describe_codec
+    from varjepa.tables.messages import collect_warnings
 
     files = table_files(source)
     if files is None:
-        return describe_table(read_rows(Path(source)), kinds).lines()
-    codec = fit_codec(files, kinds, "min_max", 1000)
-    return describe_codec(codec, files.rows).lines()
+        table = read_rows(Path(source))
+        with collect_warnings():
+            codec, rows = TableCodec.fit(table, kinds), table.num_rows
+    else:
+        codec, rows = fit_codec(files, kinds, "min_max", 1000), files.rows
+    lines = describe_codec(codec, rows).lines()
+    try:
+        refuse_too_little(codec, rows)
+    except InputError as error:
+        lines.append(f"A fit refuses this table: {error}.")
+    return lines

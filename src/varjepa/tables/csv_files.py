@@ -72,8 +72,11 @@ class CsvFile:
             raise InputError(f"{path} is a ZIP or Excel file; save the table as CSV")
         if head.startswith(MAGIC):  # of a plain file the reader is another one
             raise InputError(f"{path} is a gzipped Parquet or Arrow file; unpack it with gunzip")
-        if head.startswith(_UTF16_MARKS) or b"\0" in head:
+        wide = max(head[::2].count(0), head[1::2].count(0))  # half of each Latin letter in UTF-16
+        if head.startswith(_UTF16_MARKS) or wide > len(head) / 4:
             raise InputError(f"{path} is not UTF-8 text; it looks like UTF-16, so save it as UTF-8")
+        if b"\0" in head:
+            raise InputError(f"{path} is not a CSV file: it holds no text")
         text = head.decode("utf-8", "replace")
         separator = _find_separator(text, "\t" if ".tsv" in path.suffixes else ",")
         return cls(path, separator, _find_decimal_point(text, separator))

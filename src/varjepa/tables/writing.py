@@ -87,6 +87,17 @@ def _quoted(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     return pc.if_else(runs, pc.binary_join_element_wise(quote, text, nothing), text)
 
 
+def _without_nan(table: pa.Table) -> pa.Table:
+    """A missing number is an empty cell, not the word nan, which spreadsheets take for text."""
+    columns = [
+        pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+        if pa.types.is_float32(column.type) or pa.types.is_float64(column.type)
+        else column
+        for column in table.columns
+    ]
+    return pa.table(columns, schema=table.schema)
+
+
 @contextmanager
 def appending(
     path: Path,
@@ -101,7 +112,8 @@ def appending(
     """
     check_extension(path)
     extension = path.suffix.lower()
-    quote = extension in _SEPARATORS and not raw_text
+    is_csv = extension in _SEPARATORS
+    quote = is_csv and not raw_text
     written = without_formulas(schema.empty_table()).schema if quote else schema
     try:
         with replacing(path) as temporary, _opened(temporary, extension, written) as writer:
@@ -113,6 +125,7 @@ def appending(
                     waiting.clear()
 
             def append(block: pa.Table) -> None:
+                block = _without_nan(block) if is_csv else block
                 waiting.append(without_formulas(block) if quote else block)
                 if sum(table.nbytes for table in waiting) >= GROUP_BYTES:
                     flush()

@@ -1,5 +1,6 @@
 """Claims: the command does its job, and wrong input ends in one sentence and exit code 2.
 
+Help fits 80 columns, and no command's line is cut.
 Every wrong call is checked for: code 2, exactly one line on stderr, no traceback, nothing written.
 `import varjepa`, help and an error about a missing file load neither torch nor pyarrow, and are
 fast.
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import varjepa
-from varjepa.cli import main
+from varjepa.cli import COMMANDS, main
 
 Captured = pytest.CaptureFixture[str]
 
@@ -49,6 +50,20 @@ def test_version_and_help(capsys: Captured) -> None:
     assert capsys.readouterr().out.strip() == varjepa.__version__
     assert run("--help") == 0
     assert "evaluate" in capsys.readouterr().out
+
+
+def test_help_says_it_in_whole_words_on_80_columns(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run("--help") == 0
+    commands = capsys.readouterr().out
+    assert "..." not in commands.partition("Commands:")[2]
+    for name in COMMANDS:
+        assert run(name, "--help") == 0
+        text = capsys.readouterr().out
+        assert max(map(len, text.splitlines())) <= 80
+        assert "--no-" not in text  # what is off needs no option
 
 
 # --- what starts fast

@@ -228,6 +228,11 @@ def test_fit_says_that_a_number_selects_nothing(
             ["embed", "{model}", "{table}", "--out", "{new}.csv", "--uncertainty", "nll-sum"],
             "'sum' is not one of mean, q90, balanced",
         ),
+        (["embed", "{model}", "{table}", "--out", "{model}"], "is the model folder; name another"),
+        (
+            ["audit", "{table}", "--model", "{model}", "--out", "{model}", "--overwrite"],
+            "is the model folder; name another",
+        ),
         (["fit", "{table}", "--out", "{new}", "--seed", "-1"], "--seed"),
         (["fit", "{table}", "--out", "{new}", "--device", "meta"], "meta"),
         (["demo", "--out", "{new}", "--rows", "7"], "--rows"),

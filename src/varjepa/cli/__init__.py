@@ -24,6 +24,7 @@ app = typer.Typer(
     help="Self-supervised learning on tables, with uncertainty.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,  # boxes leave no room for the words
     pretty_exceptions_enable=False,
 )
 for name in COMMANDS:

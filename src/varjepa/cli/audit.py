@@ -57,7 +57,7 @@ def audit(
     overwrite: options.Overwrite = False,
     raw_text: options.RawText = False,
 ) -> None:
-    """List the cells that do not fit the rest of their row, with repairs and a page.
+    """List cells that do not fit the rest of their row, and repairs.
 
     Missing cells, identifiers, free text and constant columns are not audited. An interrupted audit
     continues with the same command, with --overwrite too.

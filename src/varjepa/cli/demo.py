@@ -24,7 +24,10 @@ def demo(
         int | None, typer.Option(help="Training epochs. Default: 16, or 40 if quick.", min=1)
     ] = None,
 ) -> None:
-    """Fit, evaluate, impute, sample, audit and explore on the embedded SIM table, with a report."""
+    """Run the whole tool on a built-in table.
+
+    Fit, evaluate, impute, sample, audit and explore the table SIM, with a report.
+    """
     make_folder(out)
 
     from dataclasses import replace

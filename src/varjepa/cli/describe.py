@@ -19,7 +19,10 @@ def describe(
     ],
     kind: Kinds = None,
 ) -> None:
-    """Show what is inferred of every column: kind, values, missing cells; and what to check."""
+    """Show what is inferred of every column, and what to check.
+
+    Kind, values, missing cells; of a model also how its training went.
+    """
     check_source(source)
     path = Path(source)
     is_model = (path / "manifest.json").exists()

@@ -23,7 +23,7 @@ NEEDS = (
 
 
 def doctor() -> None:
-    """Versions, the device and its kernels, and what is missing for which job."""
+    """Show versions, device and kernels, and what is missing."""
     from varjepa.environment import describe_environment, pick_device
     from varjepa.nn.kernels import describe_kernels
 

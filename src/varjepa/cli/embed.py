@@ -25,7 +25,9 @@ def embed(
         typer.Option(help="A file; or a folder for part files, which a killed run continues."),
     ],
     uncertainty: Annotated[str, typer.Option(help=f"{options.MEASURES}.")] = "unpredictable",
-    per_column: Annotated[bool, typer.Option(help="Also one uncertainty per column.")] = False,
+    per_column: Annotated[
+        bool, typer.Option("--per-column", help="Also one uncertainty per column.")
+    ] = False,
     keep: options.Keep = None,
     device: options.Device = "auto",
     batch_rows: Annotated[
@@ -44,7 +46,10 @@ def embed(
         str | None, typer.Option(help="A Ray cluster. Default: the processors of this machine.")
     ] = None,
 ) -> None:
-    """Write the embedding and the uncertainty of every row; memory does not grow with the rows."""
+    """Write the embedding and the uncertainty of every row.
+
+    Memory does not grow with the rows.
+    """
     is_file = bool(out.suffix) and not out.is_dir()
     if is_file and part_rows is not None:
         raise InputError(f"--part-rows is for a folder of parts, and {out} is one file")

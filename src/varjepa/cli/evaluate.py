@@ -37,10 +37,15 @@ def evaluate(
         typer.Option(help="Epochs of T-JEPA and Var-T-JEPA. Default: by the rows.", min=1),
     ] = None,
     transductive: Annotated[
-        bool, typer.Option(help="Fit representations on all rows, without labels, as in the paper.")
+        bool,
+        typer.Option(
+            "--transductive",
+            help="Fit representations on all rows, without labels, as in the paper.",
+        ),
     ] = False,
     labels_pick_checkpoint: Annotated[
-        bool, typer.Option(help="Training labels choose the checkpoint.")
+        bool,
+        typer.Option("--labels-pick-checkpoint", help="Training labels choose the checkpoint."),
     ] = False,
     kind: Kinds = None,
     rows: Annotated[
@@ -50,7 +55,7 @@ def evaluate(
     device: Device = "auto",
     seed: Seed = 0,
 ) -> None:
-    """Compare raw features with embeddings on a table of your own, with a report."""
+    """Compare raw features with embeddings on a table, with a report."""
     check_source(table)
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file, not a folder")

@@ -22,10 +22,10 @@ def explore(
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
 ) -> None:
-    """A map of the rows, their columns, uncertainty and similar rows, in one HTML file.
+    """Draw a map of the rows to click on, in one HTML file.
 
-    Of more than 10,000 rows as many are drawn at random. Columns that the model does not know are
-    shown as well.
+    It shows their columns, uncertainty and similar rows. Of more than 10,000 rows as many are drawn
+    at random. Columns that the model does not know are shown as well.
     """
     if out.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"--out {out} is no .html file")

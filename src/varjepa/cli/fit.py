@@ -50,7 +50,9 @@ def fit(
     kind: options.Kinds = None,
     device: options.Device = "auto",
     seed: options.Seed = 0,
-    tensorboard: Annotated[bool, typer.Option(help="Also write TensorBoard events.")] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")
+    ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue a fit that was interrupted.")
     ] = False,

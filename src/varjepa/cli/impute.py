@@ -22,7 +22,7 @@ def impute(
     overwrite: options.Overwrite = False,
     raw_text: options.RawText = False,
 ) -> None:
-    """Fill missing cells; all other cells and columns stay as they are.
+    """Fill missing cells; all others stay as they are.
 
     Several samples are stacked, and a column 'sample' numbers them.
     """

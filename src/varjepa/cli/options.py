@@ -80,6 +80,8 @@ def check_paths(
     """Refuse what is not there, and an output that would replace an input."""
     if model is not None:
         check_model(model)
+        if out.exists() and out.samefile(model):
+            raise InputError(f"--out {out} is the model folder; name another")
     if table is None:
         return
     check_source(table)

@@ -25,7 +25,9 @@ def score(
     overwrite: options.Overwrite = False,
     raw_text: options.RawText = False,
 ) -> None:
-    """Write the objective, its five terms and the uncertainty of every row, or also of cells.
+    """Write the uncertainty of every row, or also of cells.
+
+    Beside it are the objective and its five terms.
 
     With several kinds of uncertainty, cells get the first one.
     """

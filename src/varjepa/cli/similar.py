@@ -29,9 +29,9 @@ def similar(
     overwrite: options.Overwrite = False,
     raw_text: options.RawText = False,
 ) -> None:
-    """Per row the k most similar rows of TABLE: query, rank, row, distance; rows count from 0.
+    """Write the k most similar rows of every row.
 
-    A row of TABLE is never its own neighbour.
+    Columns: query, rank, row, distance. Rows count from 0; none is its own neighbour.
     """
     if query is not None and row is not None:
         raise InputError("--query and --row exclude each other")

@@ -47,13 +47,13 @@ temporary.cleanup()
 # %%
 # How the training went: the objective, and the likelihood of held-out cells that selects the epoch.
 epochs = [record["epoch"] for record in model.history_]
-looked = [record for record in model.history_ if model.selected_by_ in record]
+validations = [record for record in model.history_ if model.selected_by_ in record]
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.3))
 axes[0].plot(epochs, [record["loss"] for record in model.history_], color="#1f6fb4")
 axes[0].set(xlabel="epoch", ylabel="loss", title="objective, training rows")
-scores = [record[model.selected_by_] for record in looked]
-axes[1].plot([record["epoch"] for record in looked], scores, "o-", color="#1f6fb4")
-axes[1].axvline(model.best_epoch_, ls="--", color="#c2410c", label="epoch that is kept")
+scores = [record[model.selected_by_] for record in validations]
+axes[1].plot([record["epoch"] for record in validations], scores, "o-", color="#1f6fb4")
+axes[1].axvline(model.best_epoch_, ls="--", color="#c2410c", label="selected epoch")
 axes[1].set(xlabel="epoch", title=model.selected_by_)
 axes[1].legend()
 figure.tight_layout()

@@ -87,7 +87,7 @@ def test_the_card_says_what_and_how(folder: Path, model: VarTJEPA) -> None:
     assert by_name["number"][1] == "not modelled: identifier"
     for words in (
         "architecture\\_\\_d: 8",
-        f"Trained for 2 epochs; epoch {model.best_epoch_} was kept",
+        f"Trained for 2 epochs; epoch {model.best_epoch_} was selected by",
         "log-likelihood of held-out cells",
         "## Limits",
         "- torch: ",

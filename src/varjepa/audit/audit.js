@@ -474,7 +474,7 @@ function showTerms() {
     ["Flagged", `So suspicious that, of all flagged cells, only about ${rate} are expected to be right after all. That share is the false discovery rate.`],
     ["Log odds of an error", "How many times likelier the value is as an error than as a right value, as a natural logarithm: 0 is even, 7 is a thousand to one."],
     ["Confidence", `The probability that the cell is wrong and the repair right. Below ${percent(SURE)} the repair has a question mark.`],
-    ["Predictable", "The share of what varies in a column that the other columns explain: at 0 % its cells can hardly be judged."],
+    ["Predictable", "The share of what varies in a column that the other columns explain: at 0 % they say hardly anything about its cells."],
     columns.some((c) => c.drift !== null) ? ["Drift", "How far a column is from the rows that the model learned from: 0 the same, 1 nothing in common."] : null,
     ["Row score", "The mean suspicion of a row's cells. Rows are sorted by their worst cell, since one wrong cell hardly moves the mean of many columns."],
     ["Row", "Its number in the table, counted from 0."],

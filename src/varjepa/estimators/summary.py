@@ -245,7 +245,7 @@ def wrapped(label: str, text: str) -> str:
 
 
 def validation_score(estimator: TableEstimator) -> float | None:
-    """Of the epoch that was kept."""
+    """Of the epoch that was selected."""
     for record in estimator.history_:
         if record.get("epoch") == estimator.best_epoch_:
             value = record.get(estimator.selected_by_)
@@ -254,7 +254,7 @@ def validation_score(estimator: TableEstimator) -> float | None:
 
 
 def validation_words(estimator: TableEstimator) -> str:
-    """The score that kept an epoch, and what it measures."""
+    """The score that selected an epoch, and what it measures."""
     name, score = estimator.selected_by_, validation_score(estimator)
     means = {HELD_OUT_CELLS: "mean log-likelihood of held-out cells of validation rows, in nats"}
     value = "not measured" if score is None else f"{score:.4g}"
@@ -296,7 +296,7 @@ def model_card(estimator: TableEstimator) -> str:
         lines += ["All settings are the defaults."]
     lines += [
         "",
-        f"Trained for {len(estimator.history_)} epochs; epoch {estimator.best_epoch_} was kept, "
+        f"Trained for {len(estimator.history_)} epochs; epoch {estimator.best_epoch_} was "
         f"selected by {_text(estimator.selected_by_)}.",
         "",
         "## Quality on validation rows",
@@ -370,7 +370,7 @@ def model_html(estimator: TableEstimator) -> str:
     more = f"<p>{len(columns) - SHOWN:,} more columns.</p>" if len(columns) > SHOWN else ""
     settings = ", ".join(f"{k}={v!r}" for k, v in changed_settings(estimator).items())
     facts = [
-        f"epoch {estimator.best_epoch_} of {len(estimator.history_)} was kept; "
+        f"epoch {estimator.best_epoch_} of {len(estimator.history_)} was selected; "
         f"{validation_words(estimator)}",
         f"training: {training_words(estimator)}",
         f"settings: {settings or 'the defaults'}",
@@ -401,7 +401,7 @@ def html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def curve_svg(name: str, history: Sequence[dict[str, Any]], best_epoch: int) -> str:
-    """A figure of every epoch that has it, with its ends, and a mark at the epoch that was kept."""
+    """A figure of every epoch that has it, with its ends, and a mark at the selected one."""
     points = [(r["epoch"], r[name]) for r in history if r.get(name) is not None and "epoch" in r]
     points = [(float(e), float(v)) for e, v in points if math.isfinite(float(v))]
     if len(points) < 2:
@@ -418,10 +418,10 @@ def curve_svg(name: str, history: Sequence[dict[str, Any]], best_epoch: int) -> 
         return height - edge - (value - low) / ((high - low) or 1.0) * (height - 2 * edge)
 
     line = " ".join(f"{x(e):.1f},{y(v):.1f}" for e, v in points)
-    kept = min(max(float(best_epoch), epochs[0]), epochs[-1])
+    selected = min(max(float(best_epoch), epochs[0]), epochs[-1])
     label = f"{_html(name, 60)} by epoch, from {values[0]:.4g} to {values[-1]:.4g}"
     mark = (
-        f'<line x1="{x(kept):.1f}" x2="{x(kept):.1f}" y1="0" y2="{height:.0f}" '
+        f'<line x1="{x(selected):.1f}" x2="{x(selected):.1f}" y1="0" y2="{height:.0f}" '
         'stroke="currentColor" stroke-opacity=".4" stroke-dasharray="3 3"/>'
     )
     return (

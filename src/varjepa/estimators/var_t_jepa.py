@@ -244,7 +244,7 @@ class VarTJEPA(TableEstimator):
 
     Attributes:
         history_: a record per epoch.
-        best_epoch_, selected_by_: the epoch kept, and by what score.
+        best_epoch_, selected_by_: the epoch selected, and by what score.
         collapse_: what the collapse alarm saw.
         calibration_: what :meth:`predict_cells` learned of its intervals on validation rows: for
             every numeric feature, the central mass to take for coverages .5, .8, .9, .95 and .99.

@@ -1,7 +1,8 @@
 """Claims about predicted cells.
 
 1. Frames are of the caller's library, with the table's columns in order; cells that nobody asked
-   for are missing. Missing cells are predicted as ``impute`` fills them.
+   for are missing. Missing cells are predicted as ``impute`` fills them. ``repr`` is a line and
+   says how many cells are predicted.
 2. Known cells are predicted from the other columns alone: a cell's own value changes nothing.
 3. Intervals of new rows cover what was asked for, and are narrower than the columns' own quantiles.
    Rounded ends hold what the unrounded ones held.
@@ -97,6 +98,7 @@ def test_missing_cells_are_those_of_impute(model: VarTJEPA, table: pd.DataFrame)
     for frame in (found.best, found.lower, found.upper, found.probability):
         assert list(frame.columns) == list(table.columns)
         assert frame.index.equals(table.index)
+    assert repr(found).startswith(f"CellPredictions({hidden.to_numpy().sum():,} cells; .best")
     pd.testing.assert_frame_equal(found.best.notna(), hidden)
     pd.testing.assert_frame_equal(found.lower[NUMBERS].notna(), hidden[NUMBERS])
     assert found.lower[["side", "town", "same"]].isna().all(axis=None)

@@ -169,6 +169,8 @@ def test_a_fitted_model_in_a_notebook(model: VarTJEPA) -> None:
     embedding = model.embed(frame().head(5))
     table = embedding._repr_html_()
     assert "5 rows" in table
+    n, d = len(embedding.features), embedding.mean.shape[2]
+    assert repr(embedding) == f"Embedding(5 rows, {n} features, {d} dimensions)"
     assert Tags(table).tags.count("tr") == 1 + len(embedding.features)
     assert Tags(table).tags.count("circle") == 5
 

@@ -25,7 +25,7 @@ Rounding = Callable[[NDArray[Any]], NDArray[Any]]
 """np.rint, np.floor or np.ceil"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CellPredictions:
     """Predictions of cells: frames of the caller's library with the table's own columns in order.
 
@@ -46,6 +46,15 @@ class CellPredictions:
     """of each category: its levels, and their probabilities (n, L)"""
     _table: Any
     """what was asked about, as it came"""
+    _asked: int
+    """cells"""
+
+    def __repr__(self) -> str:
+        cells = f"{self._asked:,} cell{'s' * (self._asked != 1)}"
+        return (
+            f"CellPredictions({cells}; .best, .lower and .upper at coverage {self.coverage:g}, "
+            ".probability, .levels(column))"
+        )
 
     def levels(self, column: str) -> Any:
         """Probabilities of all levels of a categorical column: a frame with a column per level.
@@ -114,6 +123,7 @@ def cell_predictions(
         coverage=coverage,
         _levels=levels,
         _table=X,
+        _asked=sum(int(mask.sum()) for mask in asked.values()),
     )
 
 

@@ -78,7 +78,7 @@ from varjepa.variational.elbo import ElboWeights, weighted_loss
 from varjepa.variational.gaussian import DiagonalGaussian
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Embedding:
     """Posterior of every feature's token: where a row lies, and how sure the model is of it."""
 
@@ -87,9 +87,16 @@ class Embedding:
     features: tuple[str, ...]
     """names along the second axis"""
 
+    def __repr__(self) -> str:
+        return f"Embedding({self._size()})"
+
+    def _size(self) -> str:
+        rows, features, d = self.mean.shape
+        return f"{rows:,} rows, {features:,} features, {d} dimensions"
+
     def _repr_html_(self) -> str:
         """A map of the rows; per feature how much its means vary, how wide the posteriors are."""
-        rows, features, d = self.mean.shape
+        features = len(self.features)
         lines = [
             (name, f"{spread:.3g}", f"{width:.3g}")
             for name, spread, width in zip(
@@ -99,8 +106,7 @@ class Embedding:
         head = ("feature", "spread of the means over rows", "mean posterior deviation")
         more = f"<p>{features - SHOWN:,} more features.</p>" if features > SHOWN else ""
         table = html_table(head, lines[:SHOWN])
-        size = f"{rows:,} rows, {features:,} features, {d} dimensions"
-        return f"<div><b>Embedding</b>: {size}{map_svg(self.mean)}{table}{more}</div>"
+        return f"<div><b>Embedding</b>: {self._size()}{map_svg(self.mean)}{table}{more}</div>"
 
 
 # --- predicted and sampled cells as tables

@@ -1,5 +1,6 @@
 """Claims: a real browser, at desktop and at phone width, light and dark, shows every part; its
-policy blocks nothing that the page needs; names from the data run nothing.
+policy blocks nothing that the page needs; names from the data run nothing. A table of figures fits
+a phone: long names of its columns break, the figures do not.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.browser import chromium as browser_in
 from tests.report.test_page import HOSTILE, Reader, full_page
-from varjepa.report.page import write_page
+from varjepa.report.page import ReportPage, write_page
+from varjepa.report.tables import Table
 
 
 def chromium(folder: Path, *arguments: str) -> str:
@@ -102,3 +105,15 @@ def test_nothing_sticks_out_on_a_phone(tmp_path: Path) -> None:
     assert image[:3000, :390].std() > 0.02
     # the outermost 8 px of the right margin are empty: no part is cut off or scrolls the page
     assert np.ptp(image[:, 382:390], axis=(0, 1)).max() < 0.01
+
+
+def test_a_table_with_long_names_fits_a_phone(tmp_path: Path) -> None:
+    columns = ["uncertainty", "Spearman", "AUROC of the most ambiguous quarter"]
+    rows = [[name, "0.963", "0.974 ± 0.001"] for name in ("unpredictable", "posterior")]
+    write_page(ReportPage("demo", tables=[Table("T", columns, rows)]), tmp_path / "report.html")
+    with browser_in(tmp_path) as browser:
+        browser.open(tmp_path / "report.html", 390)
+        box = "document.querySelector('.scroll')"
+        assert browser.evaluate(f"{box}.scrollWidth <= {box}.clientWidth")
+        heights = browser.evaluate("[...document.querySelectorAll('td')].map(e => e.offsetHeight)")
+        assert max(heights) < 45

@@ -214,7 +214,7 @@ def evaluation_tables(
         ),
         Table(
             "Selective accuracy",
-            ["uncertainty", *(f"coverage {coverage:.0%}" for coverage in COVERAGES)],
+            ["at coverage", *(f"{coverage:.0%}" for coverage in COVERAGES)],
             [_row(k, *(accuracy_at(is_right, u, c) for c in COVERAGES)) for k, u in scores.items()],
             "Accuracy on embeddings when the most uncertain rows are left out.",
         ),

@@ -1,7 +1,8 @@
 """Claims about what a training shows.
 
 1. While rows are read a terminal shows how many, and has nothing of it left afterwards; blocks come
-   through as they are, and a reading that is given up takes its bar along. A log gets nothing.
+   through as they are, and a reading that is given up takes its bar along. A log gets nothing. A
+   notebook has a bar if it can show one.
 2. While it trains, a terminal of 80 columns shows a bar with the epoch, one loss and the time left,
    on one line.
 3. A log gets a line now and then: about 20 for a training of any length, none for one of less than
@@ -14,6 +15,7 @@ import io
 import re
 import threading
 from collections.abc import Iterator
+from unittest.mock import MagicMock
 
 import pyarrow as pa
 import pytest
@@ -27,8 +29,9 @@ def stderr(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     """What is written to a terminal that is not one; its width is that of a wide one."""
     screen = io.StringIO()
 
-    def console(stderr: bool) -> Console:
+    def console(stderr: bool, highlight: bool) -> Console:
         assert stderr
+        assert not highlight
         return Console(file=screen, force_terminal=True, width=120)
 
     monkeypatch.setattr(progress, "Console", console)
@@ -56,6 +59,20 @@ def test_a_reading_that_is_given_up(stderr: io.StringIO) -> None:
         break
     assert "0 of 2,000 rows" in stderr.getvalue()
     assert stderr.getvalue().endswith("\x1b[1A\x1b[2K")
+
+
+@pytest.mark.parametrize("widgets", [True, False])
+def test_a_notebook_has_a_bar_where_widgets_are_installed(
+    widgets: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook = Console(file=io.StringIO(), force_jupyter=True)
+    monkeypatch.setattr(progress, "Console", lambda **options: notebook)
+    monkeypatch.setattr(progress, "find_spec", lambda name: name if widgets else None)
+    bar = MagicMock()
+    monkeypatch.setattr(progress, "Progress", bar)
+    with progress.progress() as show:
+        show(1, 2, "reading", "")
+    assert bar.called == widgets
 
 
 def test_a_log_gets_nothing_of_reading(capsys: pytest.CaptureFixture[str]) -> None:

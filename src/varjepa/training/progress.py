@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,9 +75,10 @@ def _open_tensorboard(folder: Path) -> Any:
 
 @contextmanager
 def progress() -> Iterator[Show]:
-    """Progress on stderr: on a terminal a bar that is gone at the end, else a few lines."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    """Progress on stderr: a bar that is gone at the end, or a few lines where none can be shown."""
+    console = Console(stderr=True, highlight=False)
+    in_notebook = console.is_jupyter and find_spec("ipywidgets") is not None  # Rich asks for it
+    if not (console.is_terminal or in_notebook):
         yield LinesNowAndThen(lambda line: console.print(line, markup=False, soft_wrap=True))
         return
     columns = (

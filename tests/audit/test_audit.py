@@ -17,6 +17,7 @@
 - confidence weighs that the cell is wrong: where errors are rarer, it is less;
 - rows with planted errors have the highest scores, and name the column;
 - new rows that differ from the training rows have drift, however far away; the same rows have none;
+- a column that the model does not know is named by a warning at the caller's line;
 - the model says nothing of far numbers, other forms and new texts;
 - 0 is not far away in a column that is mostly 0, whatever rounding makes of it, and beyond many
   zeros a value is as far as the column is wide;
@@ -391,6 +392,14 @@ def test_drift(model: VarTJEPA) -> None:
     drift = varjepa.audit(same, model).columns.set_index("column")["drift"]
     assert drift["weight"] > 0.9
     assert drift.drop("weight").max() < 0.05
+
+
+def test_a_column_that_the_model_does_not_know_is_named_where_it_was_given(
+    model: VarTJEPA,
+) -> None:
+    with pytest.warns(UserWarning, match="does not use: 'extra'") as caught:
+        varjepa.audit(draw(50, seed=2).assign(extra=1), model, top=1)
+    assert caught[0].filename == __file__
 
 
 def test_the_model_says_nothing_of_far_numbers_and_other_forms(model: VarTJEPA) -> None:

@@ -129,7 +129,7 @@ def audit(
         fitted.codec_.unseen_cells(source.schema.empty_table())  # says which, and what is similar
     if is_fitted and not isinstance(source, TableFiles):
         known = fitted.codec_.schema.names
-        TableWarnings(extra=[n for n in source.column_names if n not in known]).warn(stacklevel=2)
+        TableWarnings(extra=[n for n in source.column_names if n not in known]).warn(stacklevel=3)
     own_device = fitted.device
     try:
         if device is not None:

@@ -20,7 +20,7 @@
 - a column that the model does not know is named by a warning at the caller's line;
 - the model says nothing of far numbers, other forms and new texts;
 - 0 is not far away in a column that is mostly 0, whatever rounding makes of it, and beyond many
-  zeros a value is as far as the column is wide;
+  zeros a value is as far as the column is wide; a number below 0 is far where hardly any is;
 - p-values of a large column trust its tail no more than those of a small one;
 - progress only grows, also where a sample calibrates first;
 - a table in files, scored block by block, gives what the table in memory gives;
@@ -428,6 +428,12 @@ def test_values_beyond_many_zeros_are_as_far_as_the_column_is_wide() -> None:
     quantiles = np.array([-6e4, -150.0, -6.0, *[0.0] * 10, *np.geomspace(100.0, 3e5, 88)])
     small, opposite = NumberTails(quantiles, 1.0).distance(np.array([-700.0, -80000.0]))
     assert small < FAR < opposite
+
+
+def test_a_number_below_0_is_far_where_hardly_any_is() -> None:
+    amounts = np.array([-40.0, *[0.0] * 60, *np.geomspace(10.0, 2000.0, 40)])
+    assert NumberTails(amounts, 0.0).distance(np.array([-20.0, 0.0])).tolist() == [2 * FAR, 0.0]
+    assert NumberTails(amounts - 30.0, 0.0).distance(np.array([-20.0]))[0] == 0.0
 
 
 def test_a_large_column_leans_on_the_bound_as_a_small_one() -> None:

@@ -184,12 +184,15 @@ class NumberTails:
         q = self.quantiles
         above = _beyond(values, q, self.step)
         below = _beyond(-values, -q[::-1], self.step)
-        if q[1] > max(COUNTED * self.step, ROUNDING * np.abs(q).max()):
+        zero = ROUNDING * np.abs(q).max()
+        if q[1] > max(COUNTED * self.step, zero):
             floor = q[2] * math.exp(-FAR)
             logs, grid = np.log(np.maximum(values, floor)), np.log(np.maximum(q, floor))
             above = np.minimum(above, _beyond(logs, grid, 0.0))
             below = _beyond(-logs, -grid[::-1], 0.0)
             below = np.where(values <= 0.0, np.maximum(below, 2.0 * FAR), below)
+        elif q[1] >= -zero:  # hardly ever below 0
+            below = np.where(values < -zero, np.maximum(below, 2.0 * FAR), below)
         found = np.minimum(np.maximum(above, below), MOST_DISTANCE)
         return np.where(np.isfinite(values), found, 0.0)
 

@@ -14,9 +14,10 @@ MIN_SCALE = 0.5
 """Of log odds, at least. Theory bounds it by 1 only from above (exp(score) has a mean of about 1
 under the null); .5 was picked by trial, see benchmarks/LOG.md."""
 
-PRIOR_VALUES, PRIOR_SHARE = 5, 0.01
+PRIOR_VALUES, PRIOR_SHARE = 5, 0.005
 """A column's tail is averaged with exp(−score) as if that had so many values, or such a share of
-the column's: real columns have rare values of their own, however many rows there are."""
+the column's: a column of 10,000 rows has as large a share of rare but right values as one of 1,000.
+See benchmarks/LOG.md."""
 
 
 class ExponentialTail:

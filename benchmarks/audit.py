@@ -4,11 +4,12 @@
     python -m benchmarks.audit defaults       # the same as users have it: each table is fitted
     python -m benchmarks.audit bound          # what could be found in SIM if all were known of it
     python -m benchmarks.audit folds          # one fit, or two halves that score each other
+    python -m benchmarks.audit planted        # ten errors in House Prices, half of them levels
 
 ``calibration`` and ``folds`` use a small model, since every figure takes many fits or many scored
 tables. ``calibration``: a fit per table, then 20 clean tables and 20 with 3 % errors. ``folds``:
 three fits per table and seed. Half an hour each on two cores. ``defaults``: 80 fits, an hour or two
-on two cores. ``bound``: no fit.
+on two cores. ``bound``: no fit. ``planted``: one fit for twenty lists of errors.
 """
 
 from __future__ import annotations
@@ -247,6 +248,75 @@ def folds(name: str, seed: int, rows: int, steps: int) -> dict[str, float]:
         "one_fit_one_pass": precision((everything, everything), again=False),
         "two_halves": precision((first, second), (second, first)),
     }
+
+
+MOST = 30
+"""Cells that a user looks at."""
+
+
+@app.command("planted")
+def planted_command(
+    lists: int = 20, steps: int = 400, seed: int = 0, out: Path = RESULTS / "audit-planted.json"
+) -> None:
+    """How many of ten errors are among the first 30 cells, each list as if it were alone."""
+    frame = load("house_prices").features.assign(target=load("house_prices").target)
+    rng = np.random.default_rng(seed)
+    planted = [plant(frame, number, rng) for number in range(lists)]
+    wrong = frame.copy()
+    for errors in planted:
+        for (row, column), (_, value) in errors.items():
+            wrong.loc[row, column] = value
+    model = VarTJEPA(training=Training(max_steps=steps), random_state=seed)
+    cells = varjepa.audit(wrong, model, top=3000).cells
+    places = list(zip(cells["row"], cells["column"], strict=True))
+    every = {place for errors in planted for place in errors}
+    before = np.cumsum([place not in every for place in places])
+    found = dict.fromkeys((*NUMBERS, "price", "level"), 0)
+    counts = []
+    for errors in planted:
+        mine = [k for k, place in enumerate(places) if place in errors]
+        top = [places[k] for rank, k in enumerate(mine) if before[k] + rank < MOST]
+        counts.append(len(top))
+        for place in top:
+            found[errors[place][0]] += 1
+    planted_of = {kind: sum(k == kind for e in planted for k, _ in e.values()) for kind in found}
+    write_json(out, {
+        "what": f"House Prices: lists of ten errors, and how many are among the first {MOST} cells",
+        "lists": lists, "steps": steps, "seed": seed, "found_of_ten": counts,
+        "mean": float(np.mean(counts)), "lists_with_eight": sum(count >= 8 for count in counts),
+        "found_by_kind": {kind: [found[kind], planted_of[kind]] for kind in found},
+        "environment": describe_environment("cpu"),
+    })  # fmt: skip
+
+
+NUMBERS: dict[str, Callable[[float], float]] = {
+    "times ten": lambda value: 10 * value,
+    "sign": lambda value: -value,
+}
+
+
+def plant(
+    frame: pd.DataFrame, number: int, rng: np.random.Generator
+) -> dict[tuple[int, str], tuple[str, Any]]:
+    """Four numbers times ten or with another sign, a price over 100, five other levels."""
+    is_number = [pd.api.types.is_numeric_dtype(frame[name]) for name in frame.columns]
+    numbers, texts = frame.columns[is_number], frame.columns[np.invert(is_number)]
+    row = 1279 if number == 0 else int(rng.integers(len(frame)))
+    price = 2600 if number == 0 else frame["target"].iloc[row] // 100
+    errors: dict[tuple[int, str], tuple[str, Any]] = {(row, "target"): ("price", price)}
+    while len(errors) < 10:
+        row = int(rng.integers(len(frame)))
+        column = str(rng.choice(numbers if len(errors) < 5 else texts))
+        value = frame.at[row, column]
+        if pd.isna(value) or not value:
+            continue  # 0 has no sign
+        if len(errors) < 5:
+            kind = str(rng.choice(list(NUMBERS)))
+            errors[row, column] = kind, NUMBERS[kind](value)
+        else:
+            others = frame[column].dropna().unique()
+            errors[row, column] = "level", rng.choice(others[others != value])
+    return errors
 
 
 if __name__ == "__main__":

@@ -17,7 +17,12 @@
 - confidence weighs that the cell is wrong: where errors are rarer, it is less;
 - rows with planted errors have the highest scores, and name the column;
 - new rows that differ from the training rows have drift, however far away; the same rows have none;
+- a column that the model does not know is named by a warning at the caller's line;
 - the model says nothing of far numbers, other forms and new texts;
+- 0 is not far away in a column that is mostly 0, whatever rounding makes of it, and beyond many
+  zeros a value is as far as the column is wide; a number below 0 is far where hardly any is;
+- p-values of a large column trust its tail no more than those of a small one;
+- progress only grows, also where a sample calibrates first;
 - a table in files, scored block by block, gives what the table in memory gives;
 - all blocks are scored in as many passes as those that calibrate, also where time is short;
 - without a model one is fitted to the table itself, and an interrupted audit uses what is there;
@@ -37,6 +42,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -56,6 +62,7 @@ from tests.small import fit_small, small, use_as_defaults
 from varjepa import VarTJEPA
 from varjepa.audit import page as audit_page
 from varjepa.audit import repairs, run
+from varjepa.audit.odds import FAR, NumberTails
 from varjepa.audit.result import _replaced
 from varjepa.audit.run import p_values
 from varjepa.audit.scoring import CellScorer, ModelView
@@ -387,6 +394,14 @@ def test_drift(model: VarTJEPA) -> None:
     assert drift.drop("weight").max() < 0.05
 
 
+def test_a_column_that_the_model_does_not_know_is_named_where_it_was_given(
+    model: VarTJEPA,
+) -> None:
+    with pytest.warns(UserWarning, match="does not use: 'extra'") as caught:
+        varjepa.audit(draw(50, seed=2).assign(extra=1), model, top=1)
+    assert caught[0].filename == __file__
+
+
 def test_the_model_says_nothing_of_far_numbers_and_other_forms(model: VarTJEPA) -> None:
     frame = draw(40, seed=2).astype({"legs": str})
     frame.loc[3, "weight"] *= 1e6
@@ -399,6 +414,47 @@ def test_the_model_says_nothing_of_far_numbers_and_other_forms(model: VarTJEPA) 
     for row, name in ((3, "weight"), (4, "legs"), (5, "legs"), (6, "region")):
         unknown[row, scorer.names.index(name)] = True
     assert np.array_equal(np.isnan(scores.nll), unknown)
+
+
+def test_zeros_are_not_far_away() -> None:
+    almost = 2.8e-14  # 0 as it comes back from network scale
+    quantiles = np.array([-9.0, *[almost] * 80, *np.geomspace(10.0, 2000.0, 20)])
+    tails = NumberTails(quantiles, 0.0)
+    assert tails.distance(np.array([0.0, almost])).tolist() == [0.0, 0.0]
+    assert tails.distance(np.array([1e6]))[0] > 0.0
+
+
+def test_values_beyond_many_zeros_are_as_far_as_the_column_is_wide() -> None:
+    quantiles = np.array([-6e4, -150.0, -6.0, *[0.0] * 10, *np.geomspace(100.0, 3e5, 88)])
+    small, opposite = NumberTails(quantiles, 1.0).distance(np.array([-700.0, -80000.0]))
+    assert small < FAR < opposite
+
+
+def test_a_number_below_0_is_far_where_hardly_any_is() -> None:
+    amounts = np.array([-40.0, *[0.0] * 60, *np.geomspace(10.0, 2000.0, 40)])
+    assert NumberTails(amounts, 0.0).distance(np.array([-20.0, 0.0])).tolist() == [2 * FAR, 0.0]
+    assert NumberTails(amounts - 30.0, 0.0).distance(np.array([-20.0]))[0] == 0.0
+
+
+def test_a_large_column_leans_on_the_bound_as_a_small_one() -> None:
+    rng = np.random.default_rng(0)
+    for rows in (1000, 100_000):
+        p = ExponentialTail(rng.normal(-3.0, 0.1, rows)).p_values(np.array([5.0]))
+        assert 0.0045 * math.exp(-5.0) < p[0] < 0.0055 * math.exp(-5.0)
+
+
+def test_progress_only_grows(model: VarTJEPA, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[float] = []
+
+    def show(done: int, total: int, what: str, figure: str) -> None:
+        seen.extend([done / total] if what == "scoring" else [])
+
+    monkeypatch.setattr(run, "progress", lambda: nullcontext(show))
+    monkeypatch.setattr(run, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(run, "CALIBRATION_ROWS", 100)
+    varjepa.audit(draw(300, seed=2), model, verbose=1, top=5)
+    assert seen == sorted(seen)
+    assert seen[-1] == 1.0
 
 
 def test_files_give_what_memory_gives(

@@ -6,7 +6,7 @@
 - --repaired writes the table with the listed changes, columns left out as they came, and says how
   many cells were repaired and left;
 - an audit that is stopped while it scores continues with the fit that is there, with --overwrite
-  too; with other settings --overwrite fits anew;
+  too; with other settings --overwrite fits anew; one with a model leaves nothing, and says so;
 - if the page cannot be written, no file is;
 - a folder or pattern of Parquet files is audited with a model, as one table;
 - what belongs to a new fit is refused beside --model, by its name; a column that the model does not
@@ -199,6 +199,23 @@ def test_an_interrupted_audit_continues(
     monkeypatch.setattr(VarTJEPA, "fit", None)  # it is not called again
     assert run(*words) == 0
     assert {path.name for path in out.iterdir()} == FILES | {"report.html"}
+
+
+def test_an_interrupted_audit_with_a_model_leaves_nothing(
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(scoring.CellScorer, "score", stop)
+    out, table = tmp_path / "audit", tmp_path / "table.parquet"
+    draw(90, seed=4).to_parquet(table)
+    assert run("audit", table, "--out", out, "--model", model) == 130
+    assert "continues" not in capsys.readouterr().err
+    assert not out.exists()
 
 
 def test_all_files_or_none(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@
 2. Dragging over a group compares its columns with the rest, the largest difference first; so does
    a click on a level of the legend, and a search.
    Enter opens what is found: a row, or a list of rows with that of an exact number first.
-3. A click on a point opens its row: its cells, the most surprising first and of many the first few,
+3. A click on a point opens its row: its cells, the least likely first and of many the first few,
    and five similar rows.
    Numbers have a scale: a percentile, a cell's surprise as text, a distance and what differs most.
    Of many decimals six digits are shown, and more where two would look the same.

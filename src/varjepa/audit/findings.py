@@ -108,7 +108,7 @@ class Findings:
     flagged: NDArray[np.bool_]
     row_scores: Floats
     row_p_values: Floats
-    row_cells: Integers
+    row_cells: NDArray[np.int32]
     worst_p_values: Floats
     """of each row's most suspicious cell"""
     facts: list[ColumnFacts]

@@ -140,8 +140,16 @@ MOST_DISTANCE = 1e4
 
 _UPPER, _INNER = 98, 90
 
+SHORTEST = 0.1
+"""Scale of a tail, at least, in that of the whole half of its column. Many values just before the
+tail, such as balances of 0, say nothing about those beyond."""
+
 COUNTED = 10
 """Steps from which positive whole numbers may be taken by their logarithm; smaller ones count."""
+
+ROUNDING = 1e-9
+"""Of a column's largest value: a quantile below it is 0, which comes back from network scale as
+something like 3e-14."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +184,15 @@ class NumberTails:
         q = self.quantiles
         above = _beyond(values, q, self.step)
         below = _beyond(-values, -q[::-1], self.step)
-        if q[1] > COUNTED * self.step:
+        zero = ROUNDING * np.abs(q).max()
+        if q[1] > max(COUNTED * self.step, zero):
             floor = q[2] * math.exp(-FAR)
             logs, grid = np.log(np.maximum(values, floor)), np.log(np.maximum(q, floor))
             above = np.minimum(above, _beyond(logs, grid, 0.0))
             below = _beyond(-logs, -grid[::-1], 0.0)
             below = np.where(values <= 0.0, np.maximum(below, 2.0 * FAR), below)
+        elif q[1] >= -zero:  # hardly ever below 0
+            below = np.where(values < -zero, np.maximum(below, 2.0 * FAR), below)
         found = np.minimum(np.maximum(above, below), MOST_DISTANCE)
         return np.where(np.isfinite(values), found, 0.0)
 
@@ -195,7 +206,10 @@ def _beyond(values: Floats, q: Floats, step: float) -> Floats:
     """Distance above the 98 % quantile in scales of the tail."""
     start = q[_UPPER]
     inner = _INNER if q[_INNER] < start else 50
-    scale = (start - q[inner]) / math.log((100 - inner) / (100 - _UPPER))
+    scale, whole = (
+        (start - q[low]) / math.log((100 - low) / (100 - _UPPER)) for low in (inner, 50)
+    )
+    scale = max(scale, SHORTEST * whole)
     if q[_INNER] == q[50]:  # most values are the same, such as 0: the others have another scale
         start, scale = q[99], q[99] - q[50]
     if not scale > 0.0:

@@ -23,8 +23,6 @@ from varjepa.tables.values import as_text, is_text, value_type
 
 Integers = NDArray[np.int64]
 
-FRAMES = ("cells", "rows", "columns")
-
 
 class Audit:
     """The result of :func:`varjepa.audit`.
@@ -61,9 +59,8 @@ class Audit:
         self._findings = findings
         self._kind = frame_kind(given)
         self.flagged = int(findings.flagged.sum())
-        self.cells = self._frame(self._cells())
-        self.rows = self._frame(self._rows())
-        self.columns = self._frame(self._columns())
+        self._tables = {"cells": self._cells(), "rows": self._rows(), "columns": self._columns()}
+        self.cells, self.rows, self.columns = map(self._frame, self._tables.values())
 
     def _frame(self, table: pa.Table) -> Any:
         return as_kind(table, "pyarrow" if self._kind == "numpy" else self._kind)
@@ -148,7 +145,7 @@ class Audit:
         At the default, a change is more likely right than not.
         """
         mask = self._changed(min_confidence)
-        cells = self._cells().filter(pa.array(mask))
+        cells = self._tables["cells"].filter(pa.array(mask))
         names = ["row", "index", "column", "value", "repair", "confidence"]
         return self._frame(cells.select([name for name in names if name in cells.column_names]))
 
@@ -192,9 +189,7 @@ class Audit:
         make_folder(out)
         with tempfile.TemporaryDirectory(dir=out, prefix=".audit-") as temporary:
             new = Path(temporary)
-            for name, table in zip(
-                FRAMES, (self._cells(), self._rows(), self._columns()), strict=True
-            ):
+            for name, table in self._tables.items():
                 write_table(table, new / f"{name}.parquet")
                 write_table(table, new / f"{name}.csv", raw_text)
             write_page(self.page_data(), new / "report.html")

@@ -129,7 +129,7 @@ def audit(
         fitted.codec_.unseen_cells(source.schema.empty_table())  # says which, and what is similar
     if is_fitted and not isinstance(source, TableFiles):
         known = fitted.codec_.schema.names
-        TableWarnings(extra=[n for n in source.column_names if n not in known]).warn(stacklevel=2)
+        TableWarnings(extra=[n for n in source.column_names if n not in known]).warn(stacklevel=3)
     own_device = fitted.device
     try:
         if device is not None:
@@ -180,13 +180,15 @@ class _Sweep:
         self.held: list[Scores] = []
         """of a table that is small enough to keep them"""
         self.done = 0
+        self.sampled = CALIBRATION_ROWS if rows > CALIBRATION_ROWS else 0
+        """rows that are scored before all rows are"""
         self.again = self._has_time()
         """whether rows are scored in two passes"""
         self.facts = [ColumnFacts.of(scorer, name, with_drift) for name in scorer.names]
         self.tails = self._calibrate()
         self.tests = 0
         self.row_scores = np.zeros(rows)
-        self.row_cells = np.full((rows, 3), -1, dtype=np.int64)  # columns that say most, −1: none
+        self.row_cells = np.full((rows, 3), -1, dtype=np.int32)  # columns that say most, −1: none
         self.worst_p = np.ones(rows)  # of the row's most suspicious cell
         self.worst_odds = np.full(rows, -np.inf)
         # the most suspicious cells: p-values, odds, whether a rule says so, (row, column)
@@ -233,28 +235,27 @@ class _Sweep:
         some = next(_blocks(self.source)).slice(0, TIMED_ROWS)
         self.scorer.score(some)
         seconds = time.monotonic() - begin
-        rows = self.rows + (CALIBRATION_ROWS if self.rows > CALIBRATION_ROWS else 0)
-        return begin + seconds * rows / some.num_rows <= self.end
+        return begin + seconds * (self.rows + self.sampled) / some.num_rows <= self.end
 
     def _calibrate(self) -> list[ExponentialTail]:
-        if self.rows <= CALIBRATION_ROWS:
+        if not self.sampled:
             self.held = [self._score(block) for block in _blocks(self.source)]
             parts = self.held
         else:
-            drawn = np.random.default_rng(0).choice(self.rows, CALIBRATION_ROWS, replace=False)
+            drawn = np.random.default_rng(0).choice(self.rows, self.sampled, replace=False)
             sample = take_rows(self.source, np.sort(drawn))
             parts = [
                 self._score(sample.slice(i, BLOCK_ROWS)) for i in range(0, len(drawn), BLOCK_ROWS)
             ]
-            self.done = 0
         odds = np.concatenate([np.where(part.certain, np.nan, part.odds) for part in parts])
         return [ExponentialTail(column) for column in odds.T]
 
     def _score(self, block: pa.Table) -> Scores:
         scores = self.scorer.score(block, self.again)
         self.done += block.num_rows
-        done = min(self.done, self.rows)
-        self.show(done, self.rows, "scoring", f"{done:,} of {self.rows:,} rows")
+        of_all = self.done - self.sampled
+        what = f"{of_all:,} of {self.rows:,} rows" if of_all > 0 else "a sample to calibrate"
+        self.show(self.done, self.rows + self.sampled, "scoring", what)
         return scores
 
 
@@ -278,7 +279,7 @@ def _pick(
     flagged = int((all_p <= limit).sum())
     order = np.lexsort((-all_odds, all_p))[: max(top, flagged)]
     listed, p, odds, certain = places[order], all_p[order], all_odds[order], all_certain[order]
-    rows_p = ExponentialTail(found.row_scores, min_scale=1e-9, prior=0).p_values(found.row_scores)
+    rows_p = ExponentialTail(found.row_scores, are_odds=False).p_values(found.row_scores)
     shown = min(SHOWN_ROWS, max(100, SHOWN_CELLS // max(len(source.schema.names), 1)))
     rows = np.lexsort((-found.row_scores, -found.worst_odds, found.worst_p))[:shown]
     wanted = np.unique(np.concatenate([rows, listed[:, 0]]).astype(np.int64))

@@ -59,8 +59,8 @@ def audit(
 ) -> None:
     """List cells that do not fit the rest of their row, and repairs.
 
-    Missing cells, identifiers, free text and constant columns are not audited. An interrupted audit
-    continues with the same command, with --overwrite too.
+    Missing cells, identifiers, free text and constant columns are not audited. The same command
+    continues the fit of an interrupted audit, with --overwrite too; scoring begins again.
     """
     options.check_paths(out, overwrite, table, model=model)
     if out.exists() and not out.is_dir():
@@ -124,7 +124,8 @@ def audit(
                 overwrite=overwrite,
             )
         except KeyboardInterrupt as stop:
-            raise Interrupted("interrupted; the same command continues") from stop
+            goes_on = "; the same command continues the fit" if fitted is None else ""
+            raise Interrupted(f"interrupted{goes_on}") from stop
         except InputError:
             if not any((unfinished / name).exists() for name in ("checkpoints", "model")):
                 shutil.rmtree(unfinished, ignore_errors=True)  # nothing to continue from

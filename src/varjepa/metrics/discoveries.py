@@ -14,8 +14,10 @@ MIN_SCALE = 0.5
 """Of log odds, at least. Theory bounds it by 1 only from above (exp(score) has a mean of about 1
 under the null); .5 was picked by trial, see benchmarks/LOG.md."""
 
-PRIOR_VALUES = 5
-"""A column's tail is averaged with exp(−score) as if that had so many values."""
+PRIOR_VALUES, PRIOR_SHARE = 5, 0.005
+"""A column's tail is averaged with exp(−score) as if that had so many values, or such a share of
+the column's: a column of 10,000 rows has as large a share of rare but right values as one of 1,000.
+See benchmarks/LOG.md."""
 
 
 class ExponentialTail:
@@ -24,12 +26,15 @@ class ExponentialTail:
     The table that scores come from has errors, which are among the largest scores. So the largest
     tenth is not looked at: the scale is that of the values before it, or larger. A score is log
     odds, so exp(−score) is about a p-value by itself (Markov); it has the say where values are few.
+    Not so if ``are_odds`` is False: then the tail alone counts.
     """
 
-    def __init__(self, scores: Floats, min_scale: float = MIN_SCALE, prior: int = PRIOR_VALUES):
+    def __init__(self, scores: Floats, are_odds: bool = True):
         known = np.sort(scores[~np.isnan(scores)])
         self.values = known[: max(1, int(TAIL * len(known)))]
-        self.count, self.prior = len(known), prior
+        self.count = len(known)
+        self.prior = max(PRIOR_VALUES, PRIOR_SHARE * self.count) if are_odds else 0.0
+        min_scale = MIN_SCALE if are_odds else 1e-9
         self.start, self.scale = 0.0, min_scale
         if len(known):
             low, self.start = np.quantile(known, [BULK, TAIL])

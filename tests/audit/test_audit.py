@@ -140,6 +140,7 @@ def test_missing_cells_have_no_score_and_identifiers_are_named(
     assert not missing[listed["row"]].any()
     about = audit.columns.set_index("column")
     assert about.loc["ticket", "not_audited"] == "unknown to the model"
+    assert repr(audit).endswith("; not audited: 'ticket' (unknown to the model)")
     assert about.loc["length", "cells"] == (~missing).sum()
 
 

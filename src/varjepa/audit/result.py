@@ -19,6 +19,7 @@ from varjepa.estimators.frames import as_dictionary, as_kind, frame_kind, like_i
 from varjepa.files import make_folder
 from varjepa.settings import fits, plain
 from varjepa.tables import TableFiles, write_table
+from varjepa.tables.messages import joined, quoted
 from varjepa.tables.values import as_text, is_text, value_type
 
 Integers = NDArray[np.int64]
@@ -206,10 +207,15 @@ class Audit:
 
     def __repr__(self) -> str:
         f = self._findings
+        others = [
+            f"{quoted(name)} ({why})"
+            for name, why in self._not_audited.items()
+            if name not in f.names
+        ]
         return (
             f"Audit: {self.flagged:,} of {f.tests:,} cells flagged in {len(f.row_scores):,} rows "
             f"(false discovery rate {f.fdr:g})"
-        )
+        ) + (f"; not audited: {joined(others)}" if others else "")
 
 
 def _replaced(column: pa.ChunkedArray, repairs: dict[int, pa.Scalar]) -> pa.ChunkedArray:

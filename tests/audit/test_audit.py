@@ -19,6 +19,7 @@
 - new rows that differ from the training rows have drift, however far away; the same rows have none;
 - a column that the model does not know is named by a warning at the caller's line;
 - the model says nothing of far numbers, other forms and new texts;
+- marks such as the smallest integer are far away, and hide no other number;
 - 0 is not far away in a column that is mostly 0, whatever rounding makes of it, and beyond many
   zeros a value is as far as the column is wide; a number below 0 is far where hardly any is;
 - p-values of a large column trust its tail no more than those of a small one;
@@ -62,6 +63,7 @@ from tests.small import fit_small, small, use_as_defaults
 from varjepa import VarTJEPA
 from varjepa.audit import page as audit_page
 from varjepa.audit import repairs, run
+from varjepa.audit.fitting import FitOptions, fit_own
 from varjepa.audit.odds import FAR, NumberTails
 from varjepa.audit.result import _replaced
 from varjepa.audit.run import p_values
@@ -415,6 +417,20 @@ def test_the_model_says_nothing_of_far_numbers_and_other_forms(model: VarTJEPA) 
     for row, name in ((3, "weight"), (4, "legs"), (5, "legs"), (6, "region")):
         unknown[row, scorer.names.index(name)] = True
     assert np.array_equal(np.isnan(scores.nll), unknown)
+
+
+@pytest.mark.parametrize("marks", [(1e308, -1e300), (-1e17,), (-(2**63),)])
+def test_marks_beyond_all_measure_are_far_away(marks: tuple[float, ...]) -> None:
+    frame = draw(60, 5)
+    if isinstance(marks[0], int):
+        frame["legs"] = frame["legs"].astype("int64")
+    name = "legs" if isinstance(marks[0], int) else "weight"
+    frame.loc[: len(marks) - 1, name] = marks
+    table = read_table(frame)
+    fitted, levels = fit_own(table, FitOptions(small(VarTJEPA, **{**SMALL, "max_steps": 3})))
+    far = ModelView.of(fitted.codec_, CellScorer(fitted, levels).tails, table).distance[name]
+    assert (far[: len(marks)] > FAR).all()
+    assert (far[len(marks) :] < FAR).all()
 
 
 def test_zeros_are_not_far_away() -> None:

@@ -58,7 +58,7 @@ def fit_own(
     if isinstance(table, TableFiles):
         return _fitted(table, None, options), None
     plain = plain_numbers(table)
-    codec = TableCodec.fit(plain, options.column_kinds)
+    codec = TableCodec.fit(_without_absurd_numbers(plain), options.column_kinds)
     seen = what_to_learn_from(plain, codec)
     kinds = {column.name: column.kind for column in codec.schema.modelled}
     return _fitted(seen, kinds, options), codec
@@ -82,6 +82,24 @@ def plain_numbers(table: pa.Table) -> pa.Table:
             places = pc.index_in(text, value_set=odd)
             replaced = pc.if_else(places.is_valid(), numbers.take(places.combine_chunks()), text)
             table = table.set_column(place, name, replaced)
+    return table
+
+
+ABSURD = 1e12
+"""Times a column's median absolute number: beyond it, float64 cannot tell the others apart."""
+
+
+def _without_absurd_numbers(table: pa.Table) -> pa.Table:
+    """Without marks such as −1.8e308 or the smallest integer, which no range should hold."""
+    for place, name in enumerate(table.column_names):
+        if not (pa.types.is_floating(table[name].type) or pa.types.is_integer(table[name].type)):
+            continue
+        size = np.abs(table[name].to_numpy().astype(np.float64))
+        known = size[np.isfinite(size) & (size > 0.0)]
+        absurd = size / ABSURD > np.median(known) if len(known) else np.zeros(len(size), bool)
+        if absurd.any():
+            keep = pa.array(np.arange(len(size)), mask=absurd)
+            table = table.set_column(place, name, table[name].take(keep))
     return table
 
 

@@ -42,7 +42,7 @@ from paper.labels import KEY as LABELS_KEY
 from paper.labels import labels_blocks, open_labels
 from paper.protocol import ANSWER_SCORES, SCORES
 from paper.published import PAPER_PREDICTORS, sensitivity_paper_value, uncertainty_paper_value
-from paper.representations import LEARNED, TRAININGS_KEY, open_trainings
+from paper.representations import TRAININGS_KEY, open_trainings
 from paper.sensitivity import KEY as SENSITIVITY_KEY
 from paper.sensitivity import open_sensitivity, sensitivity_blocks
 from paper.settings import SENSITIVITY, SETTINGS
@@ -55,18 +55,16 @@ from paper.simulation import (
 )
 from paper.store import ResultStore, Row, read_rows, write_rows
 from paper.uncertainty import ABOUT as UNCERTAINTY_ROWS_KEY
+from paper.uncertainty import KEY as UNCERTAINTY_KEY
 from paper.uncertainty import (
-    COMBINED,
     LATENT,
     PAPER_DATASETS,
     ambiguity_score,
-    best_of,
     metric_mean,
     open_uncertainty,
     uncertainty_blocks,
     uncertainty_findings,
 )
-from paper.uncertainty import KEY as UNCERTAINTY_KEY
 from varjepa.environment import describe_environment
 from varjepa.errors import InputError
 from varjepa.files import study_folder, write_text
@@ -358,7 +356,6 @@ def origins_block(results: Results) -> Block:
 # --- the few numbers to take home
 
 HALF = COVERAGES[-1]
-COLUMNS = (("raw", 1.0), ("t_jepa", 1.0), ("var_t_jepa", 1.0), ("var_t_jepa", HALF))
 
 
 def headline_block(
@@ -389,37 +386,35 @@ def shown_settings(rows: Sequence[Row]) -> list[str]:
 
 
 def downstream_headline(rows: Sequence[Row]) -> Table:
-    """Accuracy by dataset, mean over the six predictors."""
+    """Accuracy by dataset, mean over the six predictors: a number a cell."""
     by_setting = {s: accuracy_cells(rows, s) for s in shown_settings(rows)}
+    raw = by_setting.get("paper", {})
     lines = []
     for dataset, info in DATASETS.items():
-        shown = []
-        for name, coverage in COLUMNS:
-            paper = fmean(paper_accuracy(dataset, name, p, coverage)[0] for p in PAPER_PREDICTORS)
-            ours = [
-                _mean(cells, dataset, name, coverage)
-                for setting, cells in by_setting.items()
-                if setting == "paper" or _has_a_place(cells, name)
-            ]
-            shown.append(_several(paper, ours))
-        counts = [reached_cells(cells, dataset) for cells in by_setting.values()]
-        reached = [f"{count} of {there}" if there else MISSING for count, there in counts]
-        lines.append([info.title, *shown, ", ".join(reached)])
-    titles = [TITLES[name] if c == 1 else f"at coverage {c:.0%}" for name, c in COLUMNS]
+        shown = [_number(_mean(raw, dataset, "raw", 1.0))]
+        for coverage in (1.0, HALF):
+            key = (dataset, "var_t_jepa")
+            paper = fmean(paper_accuracy(*key, p, coverage)[0] for p in PAPER_PREDICTORS)
+            ours = [_mean(cells, *key, coverage) for cells in by_setting.values()]
+            shown += [_number(value) for value in (paper, *ours)]
+        lines.append([info.title, *shown])
+    columns = ["the paper", *(SETTING_TITLES[setting] for setting in by_setting)]
+    reached = [_reached(cells) for cells in by_setting.values()]
     return Table(
         "",
-        ["", *titles, "reach the paper"],
+        ["", "raw columns", *columns, *(f"half: {column}" for column in columns)],
         lines,
-        "Section 4.2, accuracy, mean over the six predictors: *the paper's*, "
-        + _ours(list(by_setting))
-        + f". Last column: of 24 cells (6 predictors, {len(COVERAGES)} coverages) how many reach "
-        "the paper's mean minus the larger of its standard deviation and two binomial standard "
-        "errors.",
+        "Section 4.2, accuracy on the embedding, mean over the six predictors. "
+        + _settings_in_words(list(by_setting))
+        + f" *Half*: at coverage {HALF:.0%}, the half of the test rows with the least uncertainty. "
+        f"Of {CELLS} cells (predictors, coverages, datasets), {', '.join(reached)} reach the "
+        "paper's mean minus the larger of its standard deviation and two binomial standard errors, "
+        "in the order of the columns.",
     )
 
 
 def uncertainty_headline(rows: Sequence[Row]) -> Table:
-    """The latent score against the true ambiguity; AURC on one classifier's errors."""
+    """How well a latent score agrees with the true ambiguity: a number a cell."""
     settings = shown_settings(rows)
     groups = {
         s: group(
@@ -433,56 +428,46 @@ def uncertainty_headline(rows: Sequence[Row]) -> Table:
         scores = [ambiguity_score(groups[s], dataset, s) for s in settings]
         shown = []
         for metric in ("spearman", "auroc"):
-            paper = uncertainty_paper_value(metric, dataset, LATENT)
             ours = [metric_mean(one[1], metric) if one else None for one in scores]
-            shown.append(_several(paper, ours))
-        shown.append(" · ".join(one[0] if one else MISSING for one in scores))
-        for score in COMBINED:
-            runs = [groups[s].get((dataset, "shared", score)) for s in settings]
-            shown.append(" · ".join(_number(metric_mean(one, "aurc"), 4) for one in runs))
-        best = [best_of(groups[s], dataset) for s in settings]
-        shown.append(" · ".join(f"{short(b[1], 4)} ({b[0]})" if b else MISSING for b in best))
+            paper = uncertainty_paper_value(metric, dataset, LATENT)
+            shown += [_number(value) for value in (paper, *ours)]
         lines.append([DATASETS[dataset].title, *shown])
-    chosen = " with the latent score that agrees best with u on validation rows"
-    columns = ["", "Spearman", "AUROC (u ≥ q75)", "of the score", "AURC, combined score"]
+    columns = ["the paper", *(SETTING_TITLES[setting] for setting in settings)]
+    chosen = " In our setting, the score is the one that agrees best with u on validation rows."
     return Table(
         "",
-        [*columns, "with ensemble", "best baseline"],
+        ["", *(f"Spearman: {c}" for c in columns), *(f"AUROC: {c}" for c in columns)],
         lines,
-        "Uncertainty of a row against its true ambiguity u: *the paper's*, "
-        + _ours(settings)
-        + chosen * ("ours" in settings)
-        + ". AURC: all scores on the errors of one classifier; not in the paper.",
+        "A row's uncertainty compared with its true ambiguity u; AUROC of u above its upper "
+        "quartile." + chosen * ("ours" in settings),
     )
 
 
-def _has_a_place(cells: Cells, name: str) -> bool:
-    """Whether a setting of ours is worth a place: T-JEPA's with a few cells is not, in this form.
+CELLS = len(DATASETS) * len(PAPER_PREDICTORS) * len(COVERAGES)
+"""Accuracies of Var-T-JEPA that the paper has."""
 
-    Var-T-JEPA's always is: there what is missing is to be seen.
-    """
-    if name == "var_t_jepa":
-        return any(key[1] == name for key in cells)
-    return name in LEARNED and any(_mean(cells, d, name, 1.0) is not None for d in DATASETS)
+SETTING_TITLES = {"default": "`VarTJEPA()`", "paper": "its setting", "ours": "our setting"}
+
+
+def _settings_in_words(settings: Sequence[str]) -> str:
+    words = {
+        "default": "`VarTJEPA()`: the defaults, with no labels.",
+        "paper": "*Its setting*: ours, with the paper's settings.",
+        "ours": "*Our setting*: chosen per dataset on validation rows.",
+    }
+    return " ".join(words[setting] for setting in settings)
+
+
+def _reached(cells: Cells) -> str:
+    """How many cells of all datasets reach the paper's."""
+    reached, there = map(sum, zip(*(reached_cells(cells, d) for d in DATASETS), strict=True))
+    return str(reached) if there == CELLS else f"{reached} of {there}"
 
 
 def _mean(cells: Cells, dataset: str, name: str, coverage: float) -> float | None:
     """Over all six predictors; the mean of fewer cannot be compared with the paper's."""
     keys = [(dataset, name, predictor, coverage) for predictor in PAPER_PREDICTORS]
     return fmean(cells[key].mean for key in keys) if all(key in cells for key in keys) else None
-
-
-def _ours(settings: Sequence[str]) -> str:
-    words = {
-        "paper": "ours in the paper's setting",
-        "ours": "ours in our own",
-        "default": "`VarTJEPA()` as it is",
-    }
-    return ", ".join(words[setting] for setting in settings)
-
-
-def _several(paper: float | None, ours: Sequence[float | None]) -> str:
-    return " · ".join([f"*{short(paper)}*", *(_number(value, 3) for value in ours)])
 
 
 def _number(value: float | None, digits: int = 3) -> str:

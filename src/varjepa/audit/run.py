@@ -79,10 +79,10 @@ def audit(
         model: a fitted VarTJEPA or its folder; then drift against its training rows is measured
             too. None: one is fitted to the table itself, with defaults; or with the settings of
             a VarTJEPA that is not fitted.
-        fdr: share of the flagged cells that may be right after all (false discovery rate).
-        top: cells that are described at least, flagged or not.
+        fdr: false discovery rate: share of the flagged cells that may be right.
+        top: minimum number of cells that are described, flagged or not.
         column_kinds: as in VarTJEPA, for a new fit only.
-        time_limit: seconds for all of it; the fit ends early, with its best checkpoint so far.
+        time_limit: seconds for fit and scoring; the fit ends early, with its best checkpoint.
         device: "auto", "cpu" or "cuda"; None: the model's own.
         random_state: seed of a new fit; None: that of a VarTJEPA that is not fitted, otherwise 0.
         verbose: 1 shows progress.

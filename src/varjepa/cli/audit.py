@@ -31,16 +31,19 @@ def audit(
         typer.Option(help="A model folder. Default: a model is fitted to the table itself."),
     ] = None,
     fdr: Annotated[
-        float, typer.Option(help="Share of flagged cells that may be right after all.")
+        float,
+        typer.Option(help="False discovery rate: share of the flagged cells that may be right."),
     ] = 0.05,
-    top: Annotated[int, typer.Option(help="Cells to list at least.", min=1)] = 1000,
+    top: Annotated[int, typer.Option(help="Minimum number of cells to list.", min=1)] = 1000,
     repaired: Annotated[
         Path | None, typer.Option(help="Also write the table with its repairs to this file.")
     ] = None,
     min_confidence: Annotated[
         float,
         typer.Option(
-            help="For --repaired: that a cell is wrong and its repair right.", min=0.0, max=1.0
+            help="For --repaired: minimum probability that cell is wrong and repair right.",
+            min=0.0,
+            max=1.0,
         ),
     ] = 0.5,
     leave_out: Annotated[
@@ -48,7 +51,7 @@ def audit(
     ] = None,
     kind: options.Kinds = None,
     time_limit: Annotated[
-        float | None, typer.Option(help="Seconds for all of it; the fit ends early.")
+        float | None, typer.Option(help="Seconds for fit and scoring; the fit ends early.")
     ] = None,
     device: options.Device = "auto",
     seed: Annotated[

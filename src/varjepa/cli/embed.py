@@ -32,7 +32,7 @@ def embed(
     device: options.Device = "auto",
     batch_rows: Annotated[
         int | None,
-        typer.Option(help="Rows in memory at a time. Default: by the size of the model.", min=1),
+        typer.Option(help="Rows in memory at a time. Default: chosen by the model's size.", min=1),
     ] = None,
     part_rows: Annotated[
         int | None, typer.Option(help="Rows in a part file. Default: those of about 256 MB.", min=1)
@@ -40,7 +40,7 @@ def embed(
     overwrite: options.Overwrite = False,
     raw_text: options.RawText = False,
     engine: Annotated[
-        str, typer.Option(help="What computes: local (this process) or ray (a cluster).")
+        str, typer.Option(help="Where it runs: local (this process) or ray (a cluster).")
     ] = "local",
     address: Annotated[
         str | None, typer.Option(help="A Ray cluster. Default: the processors of this machine.")

@@ -34,7 +34,7 @@ def evaluate(
     runs: Annotated[int, typer.Option(help="Trainings of each predictor.", min=1)] = 3,
     epochs: Annotated[
         int | None,
-        typer.Option(help="Epochs of T-JEPA and Var-T-JEPA. Default: by the rows.", min=1),
+        typer.Option(help="Epochs of T-JEPA and Var-T-JEPA. Default: chosen by the rows.", min=1),
     ] = None,
     transductive: Annotated[
         bool,

@@ -24,8 +24,8 @@ def explore(
 ) -> None:
     """Draw a map of the rows to click on, in one HTML file.
 
-    It shows their columns, uncertainty and similar rows. Of more than 10,000 rows as many are drawn
-    at random. Columns that the model does not know are shown as well.
+    It shows their columns, uncertainty and similar rows. Of a table with more than 10,000 rows it
+    shows 10,000, drawn at random. Columns that the model does not know are shown as well.
     """
     if out.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"--out {out} is no .html file")

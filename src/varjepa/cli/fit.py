@@ -30,7 +30,7 @@ def fit(
     ] = None,
     epochs: Annotated[
         int | None,
-        typer.Option(help="Number of epochs. Default: chosen by the number of rows.", min=1),
+        typer.Option(help="Maximum number of epochs. Default: about 1,600 steps.", min=1),
     ] = None,
     max_steps: Annotated[
         int | None, typer.Option(help="Maximum number of optimiser steps.", min=1)
@@ -61,7 +61,10 @@ def fit(
         float, typer.Option(help="Seconds between checkpoints, which are in OUT/checkpoints.")
     ] = 30.0,
     capture: Annotated[
-        str, typer.Option("--capture", help="on or off: record a GPU's steps and replay them.")
+        str,
+        typer.Option(
+            "--capture", help="on or off: record training steps on a GPU and replay them."
+        ),
     ] = "on",
 ) -> None:
     """Learn from a table; labels are not needed."""

@@ -27,9 +27,9 @@ def score(
 ) -> None:
     """Write the uncertainty of every row, or also of cells.
 
-    Beside it are the objective and its five terms.
+    The output also has the objective and its five terms.
 
-    With several kinds of uncertainty, cells get the first one.
+    With several kinds of uncertainty, --per-column writes the first one.
     """
     options.check_paths(out, overwrite, table, model=model)
 

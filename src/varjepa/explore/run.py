@@ -56,7 +56,7 @@ def explore(
     Args:
         model: a fitted model, or a model folder.
         df: a table with the columns of the model. Others, such as labels, are shown as well. Of
-            more than 10,000 rows as many are drawn at random, and the page says so.
+            a table with more than 10,000 rows 10,000 are drawn at random, and the page says so.
         path: of the page. None: nothing is written; the result shows itself in a notebook, and
             ``save`` writes it.
         title: of the page.

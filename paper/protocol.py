@@ -34,11 +34,10 @@ from paper.store import Log, plain, same_settings
 from varjepa import TJEPA, Run, Validation, VarTJEPA
 from varjepa.environment import describe_environment, pick_device
 from varjepa.errors import InputError
-from varjepa.estimators.var_t_jepa import DEFAULT_KIND
 from varjepa.evaluate.splits import Split
 from varjepa.files import make_folder, read_json, replacing, write_json
 from varjepa.metrics.collapse import diagnose_collapse
-from varjepa.models.inference import MEASURES, QUESTIONS, default_aggregate
+from varjepa.models.inference import MEASURES, Aggregate, Question
 from varjepa.settings import field_names, nested
 from varjepa.tables import Kind, infer_schema
 from varjepa.training.checkpoints import Record, remove_checkpoints
@@ -107,11 +106,13 @@ again, and what was chosen among the others stays comparable."""
 SCORES = tuple(f"{kind} {aggregate}" for kind, aggregate in RANKING)
 """their names"""
 
-ANSWERS = tuple((question, default_aggregate(question)) for question in QUESTIONS)
-"""What the setting "default" asks besides: the named questions of ``VarTJEPA.uncertainty``."""
+ANSWERS: tuple[tuple[Question, Aggregate], ...] = (
+    ("unpredictable", "mean"), ("atypical", "mean"), ("ambiguous", "mean"),
+)  # fmt: skip
+"""What the setting "default" asks besides: questions of ``VarTJEPA.uncertainty``."""
 ANSWER_SCORES = tuple(f"{kind} {aggregate}" for kind, aggregate in ANSWERS)
-DEFAULT_SCORE = f"{DEFAULT_KIND} {default_aggregate(DEFAULT_KIND)}"
-"""``uncertainty(table)`` without a word more"""
+DEFAULT_SCORE = "unpredictable mean"
+"""What ``uncertainty(table)`` gave when the rows of the setting "default" were made."""
 LOG_EVERY = 10
 """epochs of a training with defaults between two lines"""
 

@@ -13,8 +13,10 @@
    a discrete column its values, a date its step and weekday. Numbers of half precision and tiny
    ones are sampled as well.
 7. Gaussian numbers have intervals too.
-8. A row is unpredictable where its cells are undecided, atypical where they are unlikely, ambiguous
-   between clusters. What that needs is saved, and checked when read.
+8. A row is inconsistent where its columns speak against each other (the default: log p(cell) minus
+   log p(cell | others), in units of the column's entropy), unpredictable where its cells are
+   undecided, atypical where they are unlikely, ambiguous between clusters. What that needs is
+   saved, and checked when read.
 """
 
 from __future__ import annotations
@@ -268,16 +270,51 @@ def test_gaussian_numbers_have_intervals(table: pd.DataFrame) -> None:
 # --- uncertainty that answers a question
 
 
-def test_the_default_asks_how_unpredictable_a_row_is(model: VarTJEPA, table: pd.DataFrame) -> None:
+def test_the_default_asks_how_inconsistent_a_row_is(model: VarTJEPA, table: pd.DataFrame) -> None:
     default = model.uncertainty(table)
-    np.testing.assert_array_equal(default, model.uncertainty(table, "unpredictable", "mean"))
+    np.testing.assert_array_equal(default, model.uncertainty(table, "inconsistent", "q75"))
+    mean = model.uncertainty(table, "inconsistent", "mean")
+    assert mean.mean() < 0.0  # columns go together
+    wrong = table.assign(y=-2.5 * np.sign(table["x"]))
+    assert model.uncertainty(wrong).mean() > default.mean() + 0.05
+    cells = model.cell_uncertainty(table, "inconsistent")
+    assert abs(cells["town"].mean()) < 0.1  # nothing speaks for or against it
+    assert cells["side"].mean() < -0.2
+    assert np.corrcoef(cells.drop(columns="same").mean(axis=1), mean)[0, 1] > 0.95
+    assert model.cell_uncertainty(table.assign(x=np.nan), "inconsistent")["x"].isna().all()
+
+
+@pytest.mark.parametrize("numbers", ["bins", "gaussian"])
+def test_inconsistent_is_atypical_less_what_the_column_alone_says(numbers: str) -> None:
+    few = draw_table(400)[["x", "stars", "side"]]
+    model = fit_small(VarTJEPA, few, **SMALL | {"max_steps": 30}, numbers=numbers)
+    less = model.cell_uncertainty(few, "atypical") - model.cell_uncertainty(few, "inconsistent")
+
+    def relative(column: str) -> pd.Series:
+        """−log share of each value, in units of the column's entropy."""
+        nll = -np.log(few[column].map(few[column].value_counts(normalize=True)))
+        return nll / nll.mean()
+
+    np.testing.assert_allclose(less["side"], relative("side"), atol=0.1)
+    if numbers == "gaussian":  # −log of a standard normal density, in units of its entropy
+        off = (few["x"] - few["x"].mean()) / few["x"].std()
+        normal = 0.5 * (off**2 + np.log(2 * np.pi)) / (0.5 * np.log(2 * np.pi * np.e))
+        np.testing.assert_allclose(less["x"], normal, atol=0.15)
+    else:  # five values, which are bins of their own
+        np.testing.assert_allclose(less["stars"], relative("stars"), atol=0.15)
+
+
+def test_a_row_is_unpredictable_where_its_cells_are_undecided(
+    model: VarTJEPA, table: pd.DataFrame
+) -> None:
     cells = model.cell_uncertainty(table)
     assert list(cells.columns) == list(table.columns)
     assert cells["town"].mean() > 0.9  # nothing says which
     assert cells["side"].mean() < 0.7
     assert 0.0 < cells["y"].mean() < 0.95
     undecided = table.assign(x=np.nan, y=np.nan)
-    assert model.uncertainty(undecided).mean() > default.mean() + 0.02
+    known = model.uncertainty(table, "unpredictable")
+    assert model.uncertainty(undecided, "unpredictable").mean() > known.mean() + 0.02
 
 
 def test_wrong_cells_are_atypical(model: VarTJEPA, table: pd.DataFrame) -> None:

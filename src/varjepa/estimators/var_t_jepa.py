@@ -212,15 +212,20 @@ def _entropy(shares: np.ndarray) -> float:
     return float(-(shares * np.log(np.maximum(shares, 1e-300))).sum())
 
 
+def _mean(bins: Bins) -> float:
+    """Mean of a number's training values; 0 where there are none."""
+    return float((np.array(bins.share) * np.array(bins.mean)).sum())
+
+
 def _std(bins: Bins) -> float:
     """Standard deviation of a number's training values; 1 where they do not vary."""
-    mean, share = np.array(bins.mean), np.array(bins.share)
-    return float(np.sqrt((share * (mean - (share * mean).sum()) ** 2).sum())) or 1.0
+    off = np.array(bins.mean) - _mean(bins)
+    return float(np.sqrt((np.array(bins.share) * off**2).sum())) or 1.0
 
 
 # --- the estimator
 
-DEFAULT_KIND: Question = "unpredictable"
+DEFAULT_KIND: Question = "inconsistent"
 """What :meth:`VarTJEPA.uncertainty` answers; how it was chosen is said there."""
 
 Scorer = Callable[[VarTJepa, EncodedTable, DiagonalGaussian | None], FeatureScores]
@@ -309,20 +314,24 @@ class VarTJEPA(TableEstimator):
             X: a table.
             kind: which question is asked.
 
-                - "unpredictable" (the default): are its cells undecided given its other columns?
-                  The mean entropy of the predicted cells, each in units of its column's entropy.
-                - "atypical": are its values unlikely given its other columns? The mean of −log p of
-                  its known cells, in the same units. Rows unlike all others have high values.
+                - "inconsistent" (the default): do its columns speak against each other?
+                  log p(cell) − log p(cell | other columns), in units of the column's entropy; of a
+                  row, the 75th percentile over its known cells. Below 0, the other columns support
+                  the value.
+                - "unpredictable": are its cells undecided given its other columns? The mean entropy
+                  of the predicted cells, in the same units.
+                - "atypical": are its values unlikely given its other columns? The mean of
+                  −log p(cell | other columns). Rows unlike all others have high values.
                 - "ambiguous": does it lie between clusters of the embeddings? The entropy of its
                   memberships in Gaussian mixtures that the fit has learned.
                 - "posterior", the paper's: the spread of its latents given the whole row.
                 - "predictive": the spread of its latents given the other columns.
                 - "surprise": how far the row moves the latents from what the other columns predict.
                 - "nll": minus the log-likelihood of its values given half of the columns.
-            aggregate: over a row's values: "mean" (the default, but for "predictive") or "q90"; of
-                standard deviations also "geometric" (the default for "predictive"); of "nll" also
-                "balanced": numbers and categories weigh the same, however many there are of each.
-                "ambiguous" has one value a row.
+            aggregate: over a row's values: "mean" or the percentile "q90"; of the first three also
+                "q75" (the default for "inconsistent"); of standard deviations also "geometric" (the
+                default for "predictive"); of "nll" also "balanced": numbers and categories weigh
+                the same, however many there are of each. "ambiguous" has one value a row.
             splits: how often the columns are split into halves that predict each other, for
                 "predictive", "surprise" and "nll"; more is steadier and takes longer.
 
@@ -365,7 +374,7 @@ class VarTJEPA(TableEstimator):
         return dict(zip(names, self._compute(self.encode(X), score).T, strict=True))
 
     def cell_uncertainty(
-        self, X: Any, kind: LatentKind | Question = DEFAULT_KIND, splits: int = SPLITS
+        self, X: Any, kind: LatentKind | Question = "unpredictable", splits: int = SPLITS
     ) -> Any:
         """How uncertain each cell is: a frame with the table's own columns in their own order.
 
@@ -653,7 +662,7 @@ class VarTJEPA(TableEstimator):
             return lambda model, rows, posterior: clusters.score(
                 posterior or embed_rows(model, rows)
             )
-        if kind == "unpredictable" or kind == "atypical":
+        if kind == "inconsistent" or kind == "unpredictable" or kind == "atypical":
             columns, own, question = self._column_numbers(), self._marginals(), kind
             return lambda model, rows, posterior: score_cells(
                 model, rows, columns.to(rows.num.device), own.to(rows.num.device), question
@@ -672,9 +681,13 @@ class VarTJEPA(TableEstimator):
             numbers = [_entropy(share) for share in shares]
         else:
             numbers = [NORMAL_ENTROPY if len(share) > 1 else 0.0 for share in shares]
+        entropies, means = [*numbers, *map(_entropy, levels)], [_mean(one) for one in bins]
+        rarity = [np.append(0.0, -np.log(np.maximum(share, 1e-30))) for share in levels]
         return Marginals(
-            torch.tensor([*numbers, *map(_entropy, levels)], dtype=torch.float32),
+            torch.tensor(entropies, dtype=torch.float32),
+            torch.tensor(means, dtype=torch.float32),
             torch.tensor([_std(one) for one in bins], dtype=torch.float32),
+            tuple(torch.tensor(one, dtype=torch.float32) for one in rarity),
         )
 
     def cell_baseline(self) -> float | None:

@@ -17,7 +17,9 @@ from torch import Tensor
 from varjepa.models.inference import CellQuestion, FeatureScores, predict_latents
 from varjepa.models.masking import FeatureMasks, masks_from_columns
 from varjepa.models.var_t_jepa import CellDistributions, VarTJepa
+from varjepa.nn.layers import BinHeads
 from varjepa.tables.codec import EncodedTable
+from varjepa.variational.gaussian import LOG_TWO_PI
 
 # --- Which cells are asked for.
 
@@ -177,10 +179,25 @@ class Marginals:
     """How each feature is distributed in the training rows."""
 
     entropy: Tensor  # (D,)
-    std: Tensor  # (F_num,) in network scale, for Gaussian numbers
+    mean: Tensor  # (F_num,) in network scale, for Gaussian numbers
+    std: Tensor  # (F_num,)
+    levels: tuple[Tensor, ...]  # per category (levels + 1,): −log share; MISSING, code 0, has 0
 
     def to(self, device: torch.device) -> Marginals:
-        return Marginals(self.entropy.to(device), self.std.to(device))
+        levels = tuple(one.to(device) for one in self.levels)
+        return Marginals(self.entropy.to(device), self.mean.to(device), self.std.to(device), levels)
+
+    def nll(self, w: EncodedTable, bins: BinHeads | None) -> Tensor:
+        """−log p(cell) if nothing is known of its row, in the units of :func:`cell_nll`.
+
+        Meaningful where the cell is known.  # (B, D)
+        """
+        if bins is None:
+            numbers = 0.5 * (((w.num - self.mean) / self.std).square() + LOG_TWO_PI)
+        else:
+            numbers = -bins.share.clamp_min(1e-30).log().gather(1, bins.index(w.num).T).T
+        levels = [one[w.cat[:, j], None] for j, one in enumerate(self.levels)]
+        return torch.cat([numbers, *levels], dim=1)
 
 
 def cell_nll(cells: CellDistributions, w: EncodedTable, own: Marginals) -> Tensor:
@@ -219,8 +236,8 @@ def score_cells(
 ) -> FeatureScores:
     """Scores of every cell given the row's other columns, in units of its column's entropy.
 
-    unpredictable: the entropy, of missing cells too; atypical: −log p(cell | others). A feature
-    that never varies has no score.
+    unpredictable: the entropy, of missing cells too; atypical: −log p(cell | others); inconsistent:
+    log p(cell) − log p(cell | others). A feature that never varies has no score.
     """
     features = model.shape.features
     total = rows.num.new_zeros(len(rows), features)
@@ -230,7 +247,9 @@ def score_cells(
         scores = cell_entropies(cells, own) if is_entropy else cell_nll(cells, rows, own)
         total = torch.where(asked_cells(masks, features), scores, total)
     known = (own.entropy > MIN_ENTROPY).expand(len(rows), -1)
-    if kind == "atypical" and rows.observed is not None:
+    if kind == "inconsistent":
+        total = total - own.nll(rows, model.target_decoder.bins)
+    if kind != "unpredictable" and rows.observed is not None:
         known = known & rows.observed
     scores = total / own.entropy.clamp_min(MIN_ENTROPY)
     return FeatureScores(scores.unsqueeze(-1), known, model.shape.numeric)

@@ -208,9 +208,10 @@ other columns). r is the imputer; without one, the objective's predictor."""
 
 LATENT_KINDS: tuple[LatentKind, ...] = get_args(LatentKind)
 
-CellQuestion = Literal["unpredictable", "atypical"]
-"""What may be uncertain about a cell, and so about a row, in plain words. unpredictable: it is
-undecided given the other columns; atypical: its value is unlikely given the other columns."""
+CellQuestion = Literal["inconsistent", "unpredictable", "atypical"]
+"""What may be uncertain about a cell, and so about a row, in plain words. inconsistent: the other
+columns speak against its value; unpredictable: it is undecided given the other columns; atypical:
+its value is unlikely given the other columns."""
 
 Question = Literal[CellQuestion, "ambiguous"]
 """ambiguous: a row lies between clusters of the embeddings."""
@@ -218,14 +219,14 @@ Question = Literal[CellQuestion, "ambiguous"]
 CELL_QUESTIONS: tuple[CellQuestion, ...] = get_args(CellQuestion)
 QUESTIONS: tuple[Question, ...] = get_args(Question)
 
-Aggregate = Literal["mean", "q90", "geometric", "balanced"]
-"""Over a row's values: mean; 90th percentile; geometric mean (of standard deviations); balanced (of
-nll): half the mean over numbers and half the mean over categories, or the mean of the only kind.
+Aggregate = Literal["mean", "q75", "q90", "geometric", "balanced"]
+"""Over a row's values: mean; 75th and 90th percentile; geometric mean (of standard deviations);
+balanced (of nll): half the mean over numbers and half that over categories, or of the only kind.
 A density and a probability have no scale in common, and many of one kind would outweigh a few of
 the other."""
 
 AGGREGATES: Mapping[LatentKind | Question, tuple[Aggregate, ...]] = {
-    **dict.fromkeys(QUESTIONS, ("mean", "q90")),
+    **dict.fromkeys(QUESTIONS, ("mean", "q75", "q90")),
     "posterior": ("mean", "q90", "geometric"),
     "predictive": ("mean", "q90", "geometric"),
     "surprise": ("mean", "q90"),
@@ -244,12 +245,14 @@ SPLITS = 2
 
 
 def default_aggregate(kind: LatentKind | Question) -> Aggregate:
-    """The geometric mean for predictive spread, the mean for all other kinds.
+    """Geometric mean for predictive spread, 75th percentile for "inconsistent", mean for others.
 
     Columns differ in how predictable they are by orders of magnitude. The arithmetic mean of the
-    predictive spread would depend on the least predictable columns only.
+    predictive spread would depend on the least predictable columns only. Columns that determine
+    each other would hide in the mean what the rest of a row says.
     """
-    return "geometric" if kind == "predictive" else "mean"
+    by_kind: dict[str, Aggregate] = {"predictive": "geometric", "inconsistent": "q75"}
+    return by_kind.get(kind, "mean")
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +272,8 @@ class FeatureScores:
         """One number per row; 0 for a row without scores.  # (B,)"""
         cells = self.values.masked_fill(~self.known.unsqueeze(-1), torch.nan)
         spread = cells.flatten(1)
-        if aggregate == "q90":
-            return spread.nanquantile(0.9, dim=-1).nan_to_num(0.0)
+        if aggregate == "q75" or aggregate == "q90":
+            return spread.nanquantile(int(aggregate[1:]) / 100, dim=-1).nan_to_num(0.0)
         if aggregate == "geometric":
             return spread.log().nanmean(-1).exp().nan_to_num(0.0)
         if aggregate == "balanced":

@@ -146,7 +146,7 @@ def run_demo(folder: Path, size: DemoSize, say: Callable[[Any], None]) -> Path:
     correlation = spearman(scores[SHOWN], sim.ambiguity[test])
     page = ReportPage(
         title="varjepa demo: the SIM table",
-        subtitle="A label-free embedding with an uncertainty for every row and every column."
+        subtitle="One model, fitted without labels to a simulated table of known ambiguity."
         + ("" if has_charts else f" {NO_CHARTS}."),
         links={"Its test rows, audited": "audit/report.html", "A map of them": "explore.html"},
         headlines=[

@@ -86,9 +86,11 @@ def wide_pages(site: Path) -> list[str]:
     found = []
     with tempfile.TemporaryDirectory() as folder, chromium(Path(folder)) as browser:
         for page in site_pages(site):
+            if page.parent == site.resolve():  # it only leads on
+                continue
             browser.open(page, PHONE)
             width = browser.evaluate("document.documentElement.scrollWidth")
-            if width > PHONE and page.parent != site.resolve():  # the first only leads on
+            if width > PHONE:
                 found.append(f"{page.relative_to(site.resolve())} is {width} pixels wide.")
     return found
 

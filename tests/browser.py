@@ -84,8 +84,9 @@ class Browser:
         self.resize(width, height)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self.evaluate("window.isLeft = true")  # else the page before is taken for the new one
         self.call("Page.navigate", url=path.as_uri())
-        self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
+        self.wait_for("!window.isLeft && document.readyState === 'complete'")
 
     def resize(self, width: int, height: int) -> None:
         size = {"width": width, "height": height, "deviceScaleFactor": 1}

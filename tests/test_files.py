@@ -100,6 +100,8 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="cannot write to the folder"):
         make_folder(tmp_path / "file" / "below")
+    with pytest.raises(InputError, match=r"cannot write to the folder .*: it is a file"):
+        make_folder(tmp_path / "file")
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b""])

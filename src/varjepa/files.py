@@ -26,7 +26,8 @@ def make_folder(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise InputError(f"cannot write to the folder {folder}: {error.strerror}") from error
+        why = "it is a file" if isinstance(error, FileExistsError) else error.strerror
+        raise InputError(f"cannot write to the folder {folder}: {why}") from error
 
 
 @contextmanager

@@ -375,6 +375,10 @@ def test_the_page_marks_every_flagged_cell(
     assert audit.page_data().facts[-1] == ("of these on this page", "3")
 
 
+def test_one_row_is_audited(model: VarTJEPA) -> None:
+    assert " cells flagged in 1 row (" in repr(varjepa.audit(draw(1, seed=3), model))
+
+
 def test_an_array_is_audited_by_position() -> None:
     rows = draw(200, 3)[["length", "width", "weight"]].to_numpy().copy()
     rows[7, 2] *= 5000.0

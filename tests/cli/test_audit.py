@@ -1,7 +1,7 @@
 """Claims about ``varjepa audit``:
 
 - it writes report.html and cells, rows and columns as Parquet and CSV, nothing else stays;
-- a folder that holds an audit is not written to without --overwrite;
+- a folder that holds an audit is not written to without --overwrite, a model's never;
 - CSV cells that a spreadsheet would run are quoted; --raw-text leaves them;
 - --repaired writes the table with the listed changes, columns left out as they came, and says how
   many cells were repaired and left;
@@ -125,6 +125,15 @@ def test_what_belongs_to_a_new_fit_is_refused_with_a_model(
     assert sentence in said
     assert said.count("\n") == 1
     assert not out.exists()
+
+
+def test_a_model_folder_is_not_written_to(
+    model: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(model.iterdir())
+    assert run("audit", table, "--out", model, "--overwrite") == 2
+    assert "is a model folder; name another" in capsys.readouterr().err
+    assert sorted(model.iterdir()) == before
 
 
 def test_a_column_that_the_model_does_not_need_is_left_out(

@@ -48,12 +48,12 @@ FORMULAS = [
     "\r=1",
     "\n=1",
     "=",
-    "-",
+    "--",
     "-5\n=1",
     "+1,5",
     '="a"',
 ]
-HARMLESS = ["-5", "+3.25", "-.5e-3", "1e9", "a=b", "é@x", " =1", "'quoted", "x", "2024-01-01"]
+HARMLESS = ["-", "-5", "+3.25", "-.5e-3", "1e9", "a=b", "é@x", " =1", "'quoted", "x", "2024-01-01"]
 
 
 # --- 1: spreadsheets
@@ -104,7 +104,7 @@ def test_names_get_a_quote_and_stay_distinct() -> None:
 
 @pytest.mark.parametrize("ending", ["csv", "tsv"])
 def test_text_files_are_safe_by_default_and_raw_on_request(tmp_path: Path, ending: str) -> None:
-    table = pa.table({"=name": [*FORMULAS, *HARMLESS], "n": range(-11, 11)})
+    table = pa.table({"=name": [*FORMULAS, *HARMLESS], "n": range(-11, 12)})
     write_table(table, tmp_path / f"safe.{ending}")
     write_table(table, tmp_path / f"raw.{ending}", raw_text=True)
     separator = "," if ending == "csv" else "\t"
@@ -114,7 +114,7 @@ def test_text_files_are_safe_by_default_and_raw_on_request(tmp_path: Path, endin
     )
     assert list(safe.columns) == ["'=name", "n"]
     assert not [cell for cell in safe["'=name"] if cell in FORMULAS]
-    assert safe["n"].tolist() == raw["n"].tolist() == [str(i) for i in range(-11, 11)]
+    assert safe["n"].tolist() == raw["n"].tolist() == [str(i) for i in range(-11, 12)]
     assert list(raw.columns) == ["=name", "n"]
     assert raw["=name"].tolist() == [*FORMULAS, *HARMLESS]
 

@@ -49,7 +49,10 @@ def test_version_and_help(capsys: Captured) -> None:
     assert run("--version") == 0
     assert capsys.readouterr().out.strip() == varjepa.__version__
     assert run("--help") == 0
-    assert "evaluate" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "evaluate" in said
+    assert run() == 2
+    assert capsys.readouterr() == (said, "")
 
 
 def test_help_says_it_in_whole_words_on_80_columns(

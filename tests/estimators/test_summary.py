@@ -205,6 +205,9 @@ def test_the_point_estimator_has_a_card_too(tmp_path: Path) -> None:
 def test_curves() -> None:
     history = [{"epoch": e, "loss": v} for e, v in ((1, 4.0), (2, float("nan")), (3, 0.0))]
     assert 'points="6.0,6.0 254.0,74.0"' in curve_svg("loss", history, 3)
+    assert "loss by epoch: first 4, last 0" in curve_svg("loss", history, 3)
+    longer = [*history, {"epoch": 4, "loss": 1.5}]
+    assert "loss by epoch: first 4, 0 in epoch 3, last 1.5" in curve_svg("loss", longer, 3)
     assert curve_svg("loss", history[:1], 1) == ""
     assert curve_svg("other", history, 1) == ""
     for name in HOSTILE:

@@ -184,5 +184,7 @@ def test_wrong_input(model: VarTJEPA) -> None:
         varjepa.explore(model, clusters().head(1))
     with pytest.raises(NotFittedError):
         varjepa.explore(VarTJEPA(), clusters())
+    with pytest.raises(InputError, match="model must be a VarTJEPA or its folder, not dict"):
+        varjepa.explore({"x": [1, 2]}, model)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="no column"):
         varjepa.explore(model, pd.DataFrame({"other": [1, 2, 3]}))

@@ -3,8 +3,8 @@
 1. A description names every column in the table's order, with its kind, its range or levels, and
    its share of missing values; the same for a table and for the codec fitted to it.
 2. Noted are columns that are not modelled (empty, constant, identifiers, free text), integers that
-   look like codes, and levels that are too many; nothing else is. Counts, two values and spikes do
-   not look like codes. A saved codec notes the same.
+   look like codes, numbers with text among them, and levels that are too many; nothing else is.
+   Counts, two values and spikes do not look like codes. A saved codec notes the same.
 3. It only reports: the codec is the same with and without it.
 4. Its lines fit 80 columns, however long names, levels and numbers are, and are printable.
 """
@@ -111,6 +111,18 @@ def test_dates_in_another_form_are_noted(form: str) -> None:
         "\n  ", " "
     )
     assert describe_table({"day": [*dates, "soon"]}).noted("date levels") == []
+
+
+@pytest.mark.parametrize("form", ["{}.5", "{}%", "1,{:03}", "-{},5"])
+def test_numbers_among_text_are_noted(form: str) -> None:
+    amounts = [form.format(i % 45 + 100) for i in range(90)]
+    codes = [f"{i % 45:05}" for i in range(90)]
+    few = [f"{i % 9}" for i in range(90)]
+    description = describe_table(
+        {"amount": [*amounts, "?"], "zip": [*codes, "?"], "children": [*few, "10+"]}
+    )
+    assert description.noted("number levels") == ["amount"]
+    assert "so each is a category: 'amount'." in str(description).replace("\n  ", " ")
 
 
 def test_what_looks_like_codes() -> None:

@@ -1,8 +1,9 @@
 """Claims about columns that are not modelled.
 
 1. Left out are empty and constant columns; of 50 values on, text of which more than .95 differ
-   (free text, if it has three words and more), and integers that all differ and leave
-   few gaps, or have a name that says so. Dates and floats are not identifiers.
+   (free text, if it has three words and more; number text, if nearly all are amounts), and
+   integers that all differ and leave few gaps, or have a name that says so. Dates and floats are
+   not identifiers.
 2. They have no feature. They may be absent, or of any type, when rows are encoded.
 3. Decoded, a constant has its value, of the type it came with; the others are missing.
 4. A kind that is given makes a column modelled. A table with no other columns keeps them all.
@@ -61,6 +62,10 @@ COLUMNS: dict[str, tuple[Any, str | None]] = {
     "three in four": ([f"{max(i, 50)}@x.org" for i in ORDER], None),
     "comment": ([f"there were {i} of them" for i in ORDER], "free text"),
     "German dates": ([f"{i % 28 + 1:02}.{i // 28 + 1:02}.2024" for i in ORDER], "date text"),
+    "amounts": ([f"{i / 8}" for i in ORDER[:-1]] + ["?"], "number text"),
+    "thousands": ([f"$ {i * 9:,}.50" for i in ORDER], "number text"),
+    "account": ([f"{i:09}" for i in ORDER[:-1]] + ["?"], "identifier"),
+    "addresses": ([f"10.1.{i}.{i}" for i in ORDER], "identifier"),
     "few comments": ([f"there were {i % 9} of them" for i in ORDER], None),
     "category": (WORDS, None),
 }

@@ -117,7 +117,7 @@ def test_blank_lines_of_one_column_are_rows(tmp_path: Path) -> None:
     [
         ("t.csv", b"", r"t\.csv is empty"),
         ("t.csv", b"\n\n", r"t\.csv is empty"),
-        ("t.csv", b"a,b\n1,2\n3\n", r"row 3 of .*t\.csv has 1 cells where the header has 2"),
+        ("t.csv", b"a,b\n1,2\n3\n", r"row 3 of .*t\.csv has 1 cell where the header has 2"),
         ("t.csv", b"a,b\n1,2,3\n", r"has 3 cells where the header has 2"),
         ("t.csv", "a,b\n1,2\n".encode("utf-16"), r"t\.csv is not UTF-8.*UTF-16"),
         ("t.csv", "a,b\n1,2\n".encode("utf-16-le"), r"t\.csv is not UTF-8.*UTF-16"),
@@ -129,7 +129,8 @@ def test_blank_lines_of_one_column_are_rows(tmp_path: Path) -> None:
         ("t.csv", "a,b\n1,é\n".encode("latin-1"), r"t\.csv is not UTF-8 text: see column 'b'"),
         ("t.csv", "é,b\n1,2\n".encode("latin-1"), r"t\.csv is not UTF-8 text: see its header"),
         ("t.csv", b"a,a\n1,2\n", "several columns are called 'a'"),
-        ("t.csv", b",b\n1,2\n", "column 1 of the table has no name"),
+        ("t.csv", b",b\n1,2\n", "no name; name it, or write the table without its index"),
+        ("t.csv", b"a,\n1,2\n", "column 2 of the table has no name$"),
         ("t.parquet", b"", r"t\.parquet is not a complete Parquet file"),
         ("t.csv.gz", gzip.compress(b"PAR1\0\0"), r"t\.csv\.gz is a gzipped Parquet or Arrow file"),
         ("t.arrow", b"abc", r"t\.arrow is not a complete Arrow file"),
@@ -294,9 +295,7 @@ def test_a_ragged_row_names_the_separator(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a;b\n1;2\n3\n")
     for read in (read_table, find_tables):
-        with pytest.raises(
-            InputError, match="has 1 cells where the header has 2, separated by ';'"
-        ):
+        with pytest.raises(InputError, match="has 1 cell where the header has 2, separated by ';'"):
             read(path)
 
 

@@ -234,7 +234,7 @@ def test_memory_is_that_of_a_block(tmp_path: Path) -> None:
         ("none.parquet", None, "No such file"),
         ("cut.feather", b"ARROW1..", "not a complete Arrow file"),
         ("empty.csv", b"  \n", "is empty"),
-        ("ragged.csv", b"a,b\n1,2\n3\n", "row 3 of .* has 1 cells where the header has 2"),
+        ("ragged.csv", b"a,b\n1,2\n3\n", "row 3 of .* has 1 cell where the header has 2"),
         ("twice.csv", b"a,a\n1,2\n", "several columns are called 'a'"),
         ("latin.csv", b"a,b\n1,x\n1,\xff\n", "not UTF-8 text: see column 'b'"),
         ("t.xls", b"", "known extensions"),

@@ -378,6 +378,23 @@ def test_a_time_limit_ends_training_with_a_model(
     assert len(short.history) == short.best_epoch == 1
 
 
+def test_progress_counts_the_time_where_that_ends_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop.time, "perf_counter", Clock().perf_counter)
+    settings = replace(SETTINGS, epochs=1000, time_limit=25.0, validate_every=1000)
+    shares: list[float] = []
+    rows, objective = table(640), VarTJepaLoss(build(), WEIGHTS)
+    train(
+        objective,
+        rows,
+        settings,
+        HeldOutLoss(rows, 0),
+        0,
+        on_step=lambda done, total: shares.append(done / total),
+    )
+    assert shares == sorted(shares)
+    assert 0.8 <= shares[-1] <= 1.0
+
+
 def test_a_training_that_ran_out_of_time_stays_ended(tmp_path: Path) -> None:
     rows = table()
     settings = replace(SETTINGS, epochs=1000, time_limit=1e-9)

@@ -213,8 +213,8 @@ class Audit:
             if name not in f.names
         ]
         return (
-            f"Audit: {self.flagged:,} of {f.tests:,} cells flagged in {len(f.row_scores):,} rows "
-            f"(false discovery rate {f.fdr:g})"
+            f"Audit: {self.flagged:,} of {f.tests:,} cells flagged in {len(f.row_scores):,} "
+            f"row{'s' * (len(f.row_scores) != 1)} (false discovery rate {f.fdr:g})"
         ) + (f"; not audited: {joined(others)}" if others else "")
 
 

@@ -22,7 +22,6 @@ TAKE_LISTS = ("embed", "score", "audit", "similar", "evaluate")
 
 app = typer.Typer(
     help="Self-supervised learning on tables, with uncertainty.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,  # boxes leave no room for the words
     pretty_exceptions_enable=False,
@@ -41,7 +40,10 @@ def _root(
         shell.console.print(__version__)
         raise typer.Exit
     command = context.invoked_subcommand
-    if command not in (None, "fit") and shell.torchrun_rank() is not None:
+    if command is None:
+        shell.console.print(context.get_help(), soft_wrap=True)
+        raise typer.Exit(shell.WRONG_INPUT)
+    if command != "fit" and shell.torchrun_rank() is not None:
         # processes that do not know of each other would all write the same files
         raise InputError(f"torchrun is for varjepa fit; start varjepa {command} without it")
 

@@ -68,6 +68,8 @@ def audit(
     options.check_paths(out, overwrite, table, model=model)
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file, not a folder")
+    if (out / "manifest.json").exists():
+        raise InputError(f"--out {out} is a model folder; name another")
     if not overwrite and any((out / name).exists() for name in FILES):
         raise InputError(f"{out} holds an audit already; add --overwrite to replace it")
     for option, given in (("--kind", kind or None), ("--seed", seed)):

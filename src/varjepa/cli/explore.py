@@ -42,7 +42,8 @@ def explore(
     with progress() as show:
 
         def on_stage(number: int, count: int, name: str) -> None:
-            show(number, count, name, f"step {number + 1} of {count}")
+            work = 2 * (count - 1)  # the map, the last step, takes as long as all before it
+            show(number, work, name, f"step {number + 1} of {count}")
 
         data = make(estimator, rows, out, title=table.name, random_state=seed, on_stage=on_stage)
     console.print(f"{len(data.labels):,} rows in {out}", soft_wrap=True)

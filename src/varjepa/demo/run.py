@@ -146,7 +146,7 @@ def run_demo(folder: Path, size: DemoSize, say: Callable[[Any], None]) -> Path:
     correlation = spearman(scores[SHOWN], sim.ambiguity[test])
     page = ReportPage(
         title="varjepa demo: the SIM table",
-        subtitle="A label-free embedding with an uncertainty for every row and every column."
+        subtitle="One model, fitted without labels to a simulated table of known ambiguity."
         + ("" if has_charts else f" {NO_CHARTS}."),
         links={"Its test rows, audited": "audit/report.html", "A map of them": "explore.html"},
         headlines=[
@@ -216,7 +216,10 @@ def evaluation_tables(
             "Selective accuracy",
             ["at coverage", *(f"{coverage:.0%}" for coverage in COVERAGES)],
             [_row(k, *(accuracy_at(is_right, u, c) for c in COVERAGES)) for k, u in scores.items()],
-            "Accuracy on embeddings when the most uncertain rows are left out.",
+            "Accuracy on embeddings when the most uncertain rows are left out, by five kinds of "
+            "uncertainty. Unpredictable: the cells are undecided given the others of their row; "
+            "atypical and nll: they are unlikely given the others; ambiguous: the row is between "
+            "clusters; posterior: its latents are uncertain, the paper's score.",
         ),
         Table(
             "Uncertainty against the true ambiguity",

@@ -167,7 +167,7 @@ def fill_missing(table: pa.Table, values: pa.Table, codec: TableCodec) -> pa.Tab
     for name, missing in codec.missing_cells(table).items():
         if not missing.any():
             continue
-        if name in left_out and left_out[name].reason in ("identifier", "free text", "date text"):
+        if name in left_out and left_out[name].reason not in ("empty", "constant"):
             not_modelled += [] if missing.all() else [name]
             continue
         column, other = _one_type(table[name], values[name], name)

@@ -401,7 +401,10 @@ def html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def curve_svg(name: str, history: Sequence[dict[str, Any]], best_epoch: int) -> str:
-    """A figure of every epoch that has it, with its ends, and a mark at the selected one."""
+    """A figure of every epoch that has it, with its ends, and a mark at the selected one.
+
+    Where that is neither of the ends, its figure is given too.
+    """
     points = [(r["epoch"], r[name]) for r in history if r.get(name) is not None and "epoch" in r]
     points = [(float(e), float(v)) for e, v in points if math.isfinite(float(v))]
     if len(points) < 2:
@@ -419,7 +422,9 @@ def curve_svg(name: str, history: Sequence[dict[str, Any]], best_epoch: int) -> 
 
     line = " ".join(f"{x(e):.1f},{y(v):.1f}" for e, v in points)
     selected = min(max(float(best_epoch), epochs[0]), epochs[-1])
-    label = f"{_html(name, 60)} by epoch, from {values[0]:.4g} to {values[-1]:.4g}"
+    between = dict(points[1:-1]).get(float(best_epoch))
+    by_way_of = "" if between is None else f", {between:.4g} in epoch {best_epoch}"
+    label = f"{_html(name, 60)} by epoch: first {values[0]:.4g}{by_way_of}, last {values[-1]:.4g}"
     mark = (
         f'<line x1="{x(selected):.1f}" x2="{x(selected):.1f}" y1="0" y2="{height:.0f}" '
         'stroke="currentColor" stroke-opacity=".4" stroke-dasharray="3 3"/>'

@@ -66,7 +66,11 @@ def explore(
     The map is t-SNE of the points whose distances :meth:`VarTJEPA.similar` compares: rows that are
     near each other are similar; how far apart two groups are says little. It needs no labels.
     """
-    estimator = model if isinstance(model, VarTJEPA) else VarTJEPA.load(os.fspath(model))
+    if isinstance(model, str | os.PathLike):
+        model = VarTJEPA.load(os.fspath(model))
+    if not isinstance(model, VarTJEPA):
+        raise InputError(f"model must be a VarTJEPA or its folder, not {type(model).__name__}")
+    estimator = model
     check_is_fitted(estimator)
     table = read_table(df)
     if table.num_rows < 2:

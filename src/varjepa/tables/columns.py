@@ -39,7 +39,7 @@ from varjepa.tables.values import (
 
 # --- columns that are not modelled: they have no token, and tables come back with them as they came
 
-Reason = Literal["empty", "constant", "identifier", "free text", "date text"]
+Reason = Literal["empty", "constant", "identifier", "free text", "date text", "number text"]
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
 MIN_ROWS = 50
@@ -50,6 +50,14 @@ NEARLY_UNIQUE = 0.95
 
 FREE_TEXT_WORDS = 3.0
 """Words of a cell, on average, from which nearly unique text is free text."""
+
+MIN_AMOUNTS = 20
+"""Fewer different numbers among texts may be levels: 1, 2, 3+."""
+
+NEARLY_AMOUNTS = 0.9
+"""Share of a column's different texts from which it is said to hold numbers."""
+
+_AMOUNT = r"^\s*[€$£¥]?\s*[+-]?(\d{1,3}([,.']\d{3})+|\d+)([.,]\d+)?([eE][+-]?\d+)?\s*[%€$£¥]?\s*$"
 
 _CODE_WORDS = {"id", "code", "key", "zip", "postcode", "postal", "plz", "sku", "isbn", "fips"}
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -81,6 +89,8 @@ def text_reason(counts: pa.Table, known: int) -> Reason | None:
         return "identifier"
     if look_like_dates(counts["text"]):
         return "date text"
+    if look_like_numbers(counts["text"]):
+        return "number text"
     words = pc.add(pc.count_substring_regex(counts["text"], r"\s+"), 1)
     return "free text" if pc.mean(words).as_py() >= FREE_TEXT_WORDS else "identifier"
 
@@ -89,6 +99,22 @@ def look_like_dates(texts: pa.Array | pa.ChunkedArray) -> bool:
     """Whether these are all dates of a form that is not read, such as 31.12.2024 or 12/31/24."""
     is_date = pc.match_substring_regex(texts, r"^\s*\d{1,2}[./-]\d{1,2}[./-]\d{2,4}(\s|$)")
     return bool(len(texts)) and bool(pc.all(is_date).as_py())
+
+
+def look_like_numbers(texts: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether nearly all of these are amounts, and some are written as text: ?, 1,234 or 5%.
+
+    Codes are no amounts: they are only digits, or begin with 0.
+    """
+    amount = pc.match_substring_regex(texts, _AMOUNT)
+    is_code = pc.match_substring_regex(texts, r"^0\d")
+    plain = pc.match_substring_regex(texts, r"^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$")
+    known = pc.sum(amount).as_py() or 0
+    return (
+        known >= max(MIN_AMOUNTS, NEARLY_AMOUNTS * len(texts))
+        and not pc.any(is_code).as_py()
+        and not pc.all(plain).as_py()
+    )
 
 
 def is_called_code(name: str) -> bool:

@@ -195,7 +195,8 @@ class CsvFile:
             row, expected, got = match.groups()
             place = f"row {row} of {self.path}" if row else f"a row of {self.path}"
             by = "" if self.separator == "," else f", separated by {self.separator!r}"
-            return InputError(f"{place} has {got} cells where the header has {expected}{by}")
+            cells = f"{got} cell{'s' * (got != '1')}"
+            return InputError(f"{place} has {cells} where the header has {expected}{by}")
         reason = message.strip().splitlines()[0].rstrip(".")
         return InputError(f"{self.path} is not a CSV file: {reason}")
 

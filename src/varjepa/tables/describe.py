@@ -21,6 +21,7 @@ from varjepa.tables.columns import (
     Reason,
     is_called_code,
     look_like_dates,
+    look_like_numbers,
 )
 from varjepa.tables.messages import collect_warnings, joined, quoted, shortened
 from varjepa.tables.reading import read_table
@@ -35,7 +36,7 @@ SHOWN = 40
 FEW_INTEGERS = 20
 """Different integers of a column that may be codes."""
 
-Note = Literal[Reason, "code", "rare levels", "date levels"]
+Note = Literal[Reason, "code", "rare levels", "date levels", "number levels"]
 
 _NOTES: dict[Note, str] = {
     "empty": "Not modelled, since no row has a value",
@@ -43,6 +44,8 @@ _NOTES: dict[Note, str] = {
     "identifier": "Not modelled, since each row has its own value, as in an identifier",
     "free text": "Not modelled, since each row has its own text",
     "date text": "Not modelled, since its dates are not written as 2024-01-31 (ISO 8601)",
+    "number text": "Not modelled, since its numbers are mixed with text such as ?, 1,234 or 5%",
+    "number levels": "Numbers mixed with text such as ?, 1,234 or 5%, so each is a category",
     "date levels": "Dates not written as 2024-01-31 (ISO 8601), so each is a category of its own",
     "code": "Integers that look like codes; column_kinds (or --kind) can make them categories",
     "rare levels": "More levels than max_levels; rows with a rarer one count as missing",
@@ -205,8 +208,13 @@ def _describe_levels(category: CategoricalFeature) -> ColumnDescription:
     texts = [shortened(_printable(text), 24) for text in first]
     more = ", …" * (len(levels) > len(texts))
     values = f"{len(levels):,} level{'s' * (len(levels) != 1)}: {', '.join(texts)}{more}"
-    is_date = look_like_dates(levels.texts)
-    note: Note | None = "date levels" if is_date else "rare levels" if category.rare else None
+    note: Note | None = None
+    if look_like_dates(levels.texts):
+        note = "date levels"
+    elif look_like_numbers(levels.texts):
+        note = "number levels"
+    elif category.rare:
+        note = "rare levels"
     return ColumnDescription(name, "categorical", values, missing, len(levels), note)
 
 

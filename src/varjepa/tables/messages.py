@@ -54,7 +54,9 @@ def refuse_bad_names(names: Sequence[str]) -> None:
     """Names that are empty, no text or not distinct would not tell columns apart."""
     for position, name in enumerate(names, start=1):
         if not name.strip():
-            raise InputError(f"column {position} of the table has no name")
+            is_index = position == 1 < len(names)  # as pandas' to_csv writes it
+            way_out = "; name it, or write the table without its index" if is_index else ""
+            raise InputError(f"column {position} of the table has no name{way_out}")
         if any("\ud800" <= letter <= "\udfff" for letter in name):  # half of a UTF-16 pair
             raise InputError(f"the column name {quoted(name)} is not Unicode text")
     repeated = [name for name, times in Counter(names).items() if times > 1]

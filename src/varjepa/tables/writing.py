@@ -6,8 +6,8 @@ temporary file next to it.
 A spreadsheet runs text that begins like a formula. Text cells and column names of a CSV or TSV file
 that begin with = + - @, a tab, a carriage return or a line feed therefore get a single quote in
 front, which spreadsheets show as text; read back, the quote is part of the text. Numbers never get
-one, nor does text that is a plain number, such as "-5". Parquet and Arrow files have types and keep
-every text as it is, as does ``raw_text``.
+one, nor does text that is a plain number, such as "-5", or a lone "-". Parquet and Arrow files have
+types and keep every text as it is, as does ``raw_text``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GROUP_BYTES = 1 << 25
 """Bytes that are collected for a row group of a Parquet file or a batch of an Arrow file."""
 
 _FORMULA = r"^[=+\-@\t\r\n]"
-_PLAIN_NUMBER = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$"
+_HARMLESS = r"^(?:-|[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)$"
 
 Append = Callable[[pa.Table], None]
 
@@ -81,7 +81,7 @@ def _quoted(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
         return column
     text = column if column.type == kind else column.cast(kind)
     runs = pc.and_not(
-        pc.match_substring_regex(text, _FORMULA), pc.match_substring_regex(text, _PLAIN_NUMBER)
+        pc.match_substring_regex(text, _FORMULA), pc.match_substring_regex(text, _HARMLESS)
     )
     quote, nothing = pa.scalar("'").cast(kind), pa.scalar("").cast(kind)
     return pc.if_else(runs, pc.binary_join_element_wise(quote, text, nothing), text)

@@ -101,7 +101,7 @@ def train(
                 stepper.step()
                 if stepper.has_failed():
                     raise InputError(_not_finite(stepper))
-                on_step(stepper.done, stepper.total)
+                on_step(*deadline.progress(stepper.done, stepper.total))
                 forecast.check(stepper.done, stepper.total)
                 checkpointer.after_step()
                 deadline.check()
@@ -150,12 +150,21 @@ class Deadline:
     def __init__(self, limit: float | None, past: Checkpoint | None, world: World) -> None:
         self.limit, self.world = limit, world
         self.is_over = past is not None and bool(past.facts["finished"])
-        self.begun = time.perf_counter() - (0.0 if past is None else seconds_before(past.facts))
+        self.passed = 0.0 if past is None else seconds_before(past.facts)
+        self.begun = time.perf_counter() - self.passed
+
+    def progress(self, done: int, total: int) -> tuple[int, int]:
+        """Work done and all work: steps or, where the limit will come first, time."""
+        if self.limit is None:
+            return done, total
+        share = max(done / total, self.passed / self.limit)
+        return round(1e6 * min(share, 1.0)), 10**6
 
     def check(self) -> None:
         """Read the clock, where there is a limit."""
         if self.limit is not None:
-            is_late = time.perf_counter() - self.begun > self.limit
+            self.passed = time.perf_counter() - self.begun
+            is_late = self.passed > self.limit
             self.is_over = bool(self.world.broadcast_number(float(is_late)))
 
 

@@ -445,6 +445,13 @@ def test_zeros_are_not_far_away() -> None:
     assert tails.distance(np.array([1e6]))[0] > 0.0
 
 
+def test_a_count_may_begin_at_0() -> None:
+    hours = np.linspace(0.0, 3419.0, 101)
+    assert (NumberTails(hours, 0.0).distance(np.array([0.0, 1.0, 34.0])) < FAR).all()
+    assert (NumberTails(hours + 3000.0, 0.0).distance(np.array([0.0])) >= FAR).all()
+    assert (NumberTails(hours, 0.0).distance(np.array([-100.0])) >= FAR).all()
+
+
 def test_values_beyond_many_zeros_are_as_far_as_the_column_is_wide() -> None:
     quantiles = np.array([-6e4, -150.0, -6.0, *[0.0] * 10, *np.geomspace(100.0, 3e5, 88)])
     small, opposite = NumberTails(quantiles, 1.0).distance(np.array([-700.0, -80000.0]))

@@ -158,7 +158,8 @@ class NumberTails:
 
     Their scale is that between the 90 % and 98 % quantile. The upper tail of positive numbers is
     taken as exponential in the value or in its logarithm, whichever is the longer; the lower one in
-    the logarithm, since it ends at 0.
+    the logarithm, since it ends at 0. A 0 is far from them unless they begin beside it, as numbers
+    that count from 0 do.
     """
 
     quantiles: Floats  # (101,)
@@ -189,8 +190,9 @@ class NumberTails:
             floor = q[2] * math.exp(-FAR)
             logs, grid = np.log(np.maximum(values, floor)), np.log(np.maximum(q, floor))
             above = np.minimum(above, _beyond(logs, grid, 0.0))
-            below = _beyond(-logs, -grid[::-1], 0.0)
-            below = np.where(values <= 0.0, np.maximum(below, 2.0 * FAR), below)
+            is_next = (np.abs(values) <= zero) & (below < 1.0)
+            below = np.where(is_next, below, _beyond(-logs, -grid[::-1], 0.0))
+            below = np.where((values <= 0.0) & ~is_next, np.maximum(below, 2.0 * FAR), below)
         elif q[1] >= -zero:  # hardly ever below 0
             below = np.where(values < -zero, np.maximum(below, 2.0 * FAR), below)
         found = np.minimum(np.maximum(above, below), MOST_DISTANCE)

@@ -25,7 +25,7 @@ NEEDS = (
 def doctor() -> None:
     """Show versions, device and kernels, and what is missing."""
     from varjepa.environment import describe_environment, pick_device
-    from varjepa.nn.kernels import describe_kernels
+    from varjepa.nn.transformer import describe_kernels
 
     device = pick_device("auto")
     environment = describe_environment(device.type)

@@ -40,7 +40,7 @@ from paper.simulation import SIMULATION_VARIANTS, SimulationSettings
 from tests.small import fit_small, small
 from varjepa import TJEPA, VarTJEPA
 from varjepa.demo.sim import SimSettings, draw_sim
-from varjepa.environment import describe_arithmetic, describe_environment
+from varjepa.environment import describe_environment
 from varjepa.estimators import fitting
 from varjepa.estimators import selective as thresholds
 from varjepa.estimators.embedder import embed_with_uncertainty
@@ -49,6 +49,7 @@ from varjepa.evaluate.splits import split_rows
 from varjepa.metrics import ambiguity, collapse, combination, confidence, imputation, selective
 from varjepa.metrics import fidelity as fidelity
 from varjepa.metrics import selective as classification
+from varjepa.model_folder import describe_arithmetic
 from varjepa.models.inference import CELL_QUESTIONS, score_rows
 from varjepa.models.simulation import SimulationVarJEPA
 from varjepa.randomness import generator_for

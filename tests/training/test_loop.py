@@ -38,7 +38,7 @@ from varjepa.settings import Architecture, Objective, Training
 from varjepa.tables.codec import EncodedTable
 from varjepa.tables.scaling import Bins
 from varjepa.training import loop
-from varjepa.training.checkpoints import TrainingState, checkpointing, snapshot
+from varjepa.training.checkpoints import checkpointing
 from varjepa.training.cuda_graphs import PaddedStepper
 from varjepa.training.loop import (
     FilteredProbe,
@@ -48,7 +48,9 @@ from varjepa.training.loop import (
     LinearProbeSettings,
     Selection,
     TrainingResult,
+    TrainingState,
     inspect_latents,
+    snapshot,
     train,
 )
 from varjepa.training.losses import Loss, VarTJepaLoss, annealed

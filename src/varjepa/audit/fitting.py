@@ -21,11 +21,10 @@ from sklearn.base import clone
 
 from varjepa.audit.scoring import ModelView, number_tails
 from varjepa.audit.text import decorated_numbers
-from varjepa.environment import pick_device
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.files import make_folder, read_json, write_json
-from varjepa.settings import Run
+from varjepa.settings import Run, pick_device
 from varjepa.tables import TableCodec, TableFiles
 from varjepa.tables.columns import Kind
 from varjepa.tables.messages import MOST_NAMES, collect_warnings, joined

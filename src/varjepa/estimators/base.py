@@ -27,7 +27,6 @@ from sklearn.utils._param_validation import InvalidParameterError, validate_para
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from torch import Tensor, nn
 
-from varjepa.environment import compare_arithmetic, pick_device
 from varjepa.errors import InputError
 from varjepa.estimators import fitting
 from varjepa.estimators.frames import refuse_too_little, to_arrow
@@ -39,6 +38,7 @@ from varjepa.model_folder import (
     SavedModel,
     TensorKind,
     WeightFile,
+    compare_arithmetic,
     open_model,
     save_model,
 )
@@ -61,6 +61,7 @@ from varjepa.settings import (
     expand,
     from_json,
     one_of,
+    pick_device,
     to_json,
 )
 from varjepa.tables import KINDS, SCALINGS, EncodedTable, Kind, Scaling, TableCodec, codec_json
@@ -77,8 +78,8 @@ from varjepa.tables.codec_json import (
 from varjepa.tables.describe import TableDescription, describe_codec
 from varjepa.tables.messages import TableWarnings, collect_warnings
 from varjepa.tables.streaming import TableFiles
-from varjepa.training.checkpoints import Checkpoint, Checkpoints, Record
-from varjepa.training.loop import CollapseReport, train
+from varjepa.training.checkpoints import Checkpoint, Checkpoints
+from varjepa.training.loop import CollapseReport, Record, train
 from varjepa.training.losses import Loss
 from varjepa.training.processes import current_world
 from varjepa.training.progress import listening, reading_bar, show_lines

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from varjepa.environment import describe_arithmetic
 from varjepa.files import write_text
+from varjepa.model_folder import describe_arithmetic
 from varjepa.settings import expand
 from varjepa.tables.columns import VALUE, CategoricalFeature, Column, NumericFeature
 from varjepa.tables.messages import shortened

@@ -19,7 +19,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from varjepa.environment import pick_device
 from varjepa.errors import InputError
 from varjepa.estimators import calibration
 from varjepa.estimators.base import TableEstimator
@@ -68,7 +67,15 @@ from varjepa.models.masking import masks_from_cells
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.nn.row_threads import RowThreads
 from varjepa.randomness import generator_for
-from varjepa.settings import Architecture, Objective, Training, at_least_one, is_share, one_of
+from varjepa.settings import (
+    Architecture,
+    Objective,
+    Training,
+    at_least_one,
+    is_share,
+    one_of,
+    pick_device,
+)
 from varjepa.tables import TableCodec, read_table
 from varjepa.tables.codec import EncodedTable
 from varjepa.tables.codec_json import StrictObject

@@ -27,7 +27,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from varjepa.environment import describe_environment, pick_device
+from varjepa.environment import describe_environment
 from varjepa.errors import InputError
 from varjepa.estimators import TJEPA, VarTJEPA
 from varjepa.estimators.summary import model_html
@@ -52,7 +52,7 @@ from varjepa.evaluate.splits import (
 )
 from varjepa.files import make_folder, read_json, study_folder, write_bytes, write_json
 from varjepa.models.inference import LATENT_KINDS
-from varjepa.settings import PointTraining, Training
+from varjepa.settings import PointTraining, Training, pick_device
 from varjepa.tables import EncodedTable, Kind, TableCodec, infer_schema
 from varjepa.tables.messages import quoted
 from varjepa.version import __version__

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from paper import simulation
+from paper import simulation, simulation_training
 from paper.settings import FIRST_VERSION
 from paper.simulation import SIMULATION_VARIANTS, SimulationSettings
 from tests.small import fit_small, small
@@ -53,7 +53,6 @@ from varjepa.model_folder import describe_arithmetic
 from varjepa.models.inference import CELL_QUESTIONS, score_rows
 from varjepa.models.simulation import SimulationVarJEPA
 from varjepa.randomness import generator_for
-from varjepa.training import simulation as simulation_training
 from varjepa.training import streamed_rows
 from varjepa.training.step import Stepper
 

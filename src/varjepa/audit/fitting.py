@@ -29,6 +29,7 @@ from varjepa.tables import TableCodec, TableFiles
 from varjepa.tables.columns import Kind
 from varjepa.tables.messages import MOST_NAMES, collect_warnings, joined
 from varjepa.tables.values import is_text, undictionary, value_type
+from varjepa.tables.writing import table_sha256
 from varjepa.version import __version__
 
 
@@ -194,7 +195,4 @@ def _sha256(table: pa.Table | TableFiles) -> str:
         return hashlib.sha256(
             " ".join(file.fingerprint for file in table.files).encode()
         ).hexdigest()
-    sink: Any = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-    return hashlib.sha256(sink.getvalue()).hexdigest()
+    return table_sha256(table)

@@ -130,9 +130,9 @@ class CellScorer:
             rows = self.codec.encode(view.table)
             given = rows if view.table is view.given else self.codec.encode(view.given)
         numbers = given.num.cpu().numpy().copy()
-        numbers[~_observed(given)[:, : numbers.shape[1]]] = np.nan
+        numbers[~given.known.cpu().numpy()[:, : numbers.shape[1]]] = np.nan
         odds, nll = self._passes(rows)
-        seen = _observed(rows)
+        seen = rows.known.cpu().numpy()
         rare = self._rare_texts(view)
         if again:
             first = odds.copy()
@@ -180,7 +180,7 @@ class CellScorer:
         limit = np.sort(odds, axis=1)[:, -(1 + odds.shape[1] // 2)] if odds.shape[1] > 1 else np.inf
         suspect = (odds >= SUSPECT_ODDS) & (odds > np.reshape(limit, (-1, 1)))
         changed = np.flatnonzero(suspect.any(1))
-        observed = _observed(rows)
+        observed = rows.known.cpu().numpy().copy()
         for j, name in enumerate(self.names):
             observed[:, self.features[name]] &= ~suspect[:, [j]]
         device = rows.num.device
@@ -332,13 +332,6 @@ class Details:
     confidence: NDArray[np.float32]
     levels: tuple[Floats, ...]  # (N, L) of each category
     bins: NDArray[np.float32]  # (N, F_num, T)
-
-
-def _observed(rows: EncodedTable) -> Bools:  # (N, D)
-    if rows.observed is None:
-        return np.ones((len(rows), rows.num.shape[1] + rows.cat.shape[1]), dtype=bool)
-    known: Bools = rows.observed.cpu().numpy().copy()
-    return known
 
 
 def _mean_odds(parts: Floats) -> Floats:

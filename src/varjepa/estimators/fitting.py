@@ -278,18 +278,10 @@ def with_validation(estimator: TableEstimator, data: TrainingData, validation: A
 
 
 def join_rows(first: EncodedTable, second: EncodedTable) -> EncodedTable:
-    observed = None
-    if first.observed is not None or second.observed is not None:
-        observed = torch.cat([_observed(first), _observed(second)])
+    has_missing = first.observed is not None or second.observed is not None
+    observed = torch.cat([first.known, second.known]) if has_missing else None
     num, cat = torch.cat([first.num, second.num]), torch.cat([first.cat, second.cat])
     return EncodedTable(num, cat, observed)
-
-
-def _observed(rows: EncodedTable) -> Tensor:
-    if rows.observed is not None:
-        return rows.observed
-    features = rows.num.shape[1] + rows.cat.shape[1]
-    return torch.ones(len(rows), features, dtype=torch.bool, device=rows.num.device)
 
 
 # --- what a training needs

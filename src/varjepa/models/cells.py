@@ -230,8 +230,8 @@ def score_cells(
         scores = cell_entropies(cells, own) if is_entropy else cell_nll(cells, rows, own)
         total = torch.where(asked_cells(masks, features), scores, total)
     known = (own.entropy > MIN_ENTROPY).expand(len(rows), -1)
-    if kind == "atypical" and rows.observed is not None:
-        known = known & rows.observed
+    if kind == "atypical":
+        known = known & rows.known
     scores = total / own.entropy.clamp_min(MIN_ENTROPY)
     return FeatureScores(scores.unsqueeze(-1), known, model.shape.numeric)
 

@@ -100,6 +100,14 @@ class EncodedTable:
             self.num.to(device, **options), self.cat.to(device, **options), observed
         )
 
+    @property
+    def known(self) -> Tensor:
+        """Which cells have a value, also where none is missing.  # (N, F_num + F_cat) bool"""
+        if self.observed is not None:
+            return self.observed
+        shape = len(self), self.num.shape[1] + self.cat.shape[1]
+        return torch.ones(shape, dtype=torch.bool, device=self.num.device)
+
     def drop_full_mask(self) -> EncodedTable:
         """The same rows, with ``observed`` None if no cell is missing."""
         if self.observed is None or not bool(self.observed.all()):

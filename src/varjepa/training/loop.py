@@ -142,7 +142,6 @@ def train(
     seed: int,
     on_epoch: Callable[[Record], None] = lambda record: None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
-    row_numbers: Tensor | None = None,
     checkpoints: Checkpoints | None = None,
     past: Checkpoint | None = None,
     world: World = ALONE,
@@ -150,13 +149,12 @@ def train(
 ) -> TrainingResult:
     """Train in place; the model ends with the weights of its best validation.
 
-    ``row_numbers`` are the rows' places in the user's table, for messages that name them. A
-    training that resumes from ``past`` ends as if it had not been interrupted, to the last bit. All
-    processes of a ``world`` call this with the same arguments and end with the same weights.
+    A training that resumes from ``past`` ends as if it had not been interrupted, to the last bit.
+    All processes of a ``world`` call this with the same arguments and end with the same weights.
     """
     model, every = loss.model, settings.validate_every
     assert isinstance(every, int)
-    source = as_source(rows, row_numbers)
+    source = as_source(rows)
     state = TrainingState(best=snapshot(model))
     with (
         make_stepper(loss, source, settings, seed, world, capture) as stepper,
@@ -575,7 +573,7 @@ def check_collapse(loss: Loss, rows: EncodedTable, world: World = ALONE) -> Coll
     """Inspect the embeddings of the first rows."""
     few = rows.take(slice(0, SAMPLE))
     cells = torch.cat([few.num, few.cat.to(few.num.dtype)], dim=1)
-    missing = torch.zeros_like(cells, dtype=torch.bool) if few.observed is None else ~few.observed
+    missing = ~few.known
     highest = cells.masked_fill(missing, -math.inf).amax(0)
     lowest = cells.masked_fill(missing, math.inf).amin(0)
     (means,) = world.map_rows(lambda some: (loss.embed(some),), few)

@@ -113,12 +113,9 @@ class CellScorer:
         counted = {c.column: c for c in (levels or codec).categorical}
         self.texts = {c.column: TextColumn.of(counted[c.column].levels) for c in codec.categorical}
         self.unseen = {c.column: counted[c.column].unseen_probability for c in codec.categorical}
-        self.features: dict[str, list[int]] = {}
-        for j, feature in enumerate(codec.features):
-            self.features.setdefault(feature.column, []).append(j)
+        self.features = codec.places
         self.places = {c.column: j for j, c in enumerate(codec.categorical)}
-        numbers = {name: number for number, name in enumerate(self.features)}
-        self.groups = groups_of(np.array([numbers[f.column] for f in codec.features]))
+        self.groups = groups_of(codec.column_numbers())
         """of columns that are left out at a time, of every feature"""
 
     # --- scores

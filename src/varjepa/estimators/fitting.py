@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,7 +35,7 @@ from varjepa.tables.describe import TableDescription
 from varjepa.tables.messages import TableWarnings, collect_warnings
 from varjepa.tables.reading import are_files
 from varjepa.tables.shuffling import ShuffledFiles
-from varjepa.tables.streaming import TableFiles
+from varjepa.tables.streaming import TableFiles, pick_rows
 from varjepa.training.loop import (
     FilteredProbe,
     HeldOutCells,
@@ -192,25 +192,15 @@ def _read_numbers(
 ) -> tuple[EncodedTable, NDArray[Any] | None]:
     """Some rows by their numbers, which ascend, and their labels."""
     encoded, place, labels = codec.empty(len(numbers), has_missing=True), 0, []
+    names = [*files.schema.names, *([] if files.labels is None else [files.labels])]
     with collect_warnings():
-        for block in _pick(files, numbers):
+        for block in pick_rows(files.blocks(names), numbers):
             if files.labels is not None:
                 labels.append(block[files.labels].to_numpy(zero_copy_only=False))
             encoded.write(place, codec.to_unit(block.select(files.schema.names)))
             place += block.num_rows
     encoded = encoded.drop_full_mask()
     return encoded, np.concatenate(labels) if labels else None
-
-
-def _pick(files: TableFiles, numbers: NDArray[np.int64]) -> Iterator[pa.Table]:
-    labels = [] if files.labels is None else [files.labels]
-    start = 0
-    for block in files.blocks([*files.schema.names, *labels]):
-        ends = np.searchsorted(numbers, (start, start + block.num_rows))
-        here = numbers[slice(*ends)]
-        if len(here):
-            yield block.take(here - start)
-        start += block.num_rows
 
 
 # --- what a fit is given

@@ -545,7 +545,7 @@ class VarTJEPA(TableEstimator):
         It is called with the networks, encoded rows, and the number of every feature's column.
         """
         rows = self._rows(X if isinstance(X, EncodedTable) else self.encode(X))
-        columns = self._column_numbers().to(rows.num.device)
+        columns = torch.from_numpy(self.codec_.column_numbers()).to(rows.num.device)
         return self._compute(rows, lambda model, block: compute(model, block, columns))
 
     def sample(
@@ -600,7 +600,7 @@ class VarTJEPA(TableEstimator):
         means = self._compute(training, lambda model, rows: embed_rows(model, rows).mean.mean(1))
         self.clusters_ = calibration.fit_clusters(means, self.seed_)
         self._keep_neighbours(training)
-        passes = min(MAX_PASSES, int(self._column_numbers().max()) + 1)
+        passes = min(MAX_PASSES, len(self.codec_.places))
         rows = validation.take(slice(0, MAX_CALIBRATION_PASSES // passes))
         scores = self.map_rows(rows, conformity_scores)
         self.calibration_ = calibration.calibrate_levels(
@@ -622,12 +622,6 @@ class VarTJEPA(TableEstimator):
         levels = tuple(len(category.levels) for category in self.codec_.categorical)
         rows = calibration.neighbours_from_json(len(self.codec_.numeric), levels)
         self.neighbours_ = config.take("neighbours", rows)
-
-    def _column_numbers(self) -> Tensor:
-        """The column of every feature: the parts of a date have the same.  # (D,)"""
-        numbers: dict[str, int] = {}
-        columns = [numbers.setdefault(f.column, len(numbers)) for f in self.codec_.features]
-        return torch.tensor(columns)
 
     def _tokens(self, model: VarTJepa, rows: EncodedTable) -> Tensor:
         return embed_rows(model, rows).mean
@@ -661,7 +655,8 @@ class VarTJEPA(TableEstimator):
                 posterior or embed_rows(model, rows)
             )
         if kind == "unpredictable" or kind == "atypical":
-            columns, own, question = self._column_numbers(), self._marginals(), kind
+            columns = torch.from_numpy(self.codec_.column_numbers())
+            own, question = self._marginals(), kind
             return lambda model, rows, posterior: score_cells(
                 model, rows, columns.to(rows.num.device), own.to(rows.num.device), question
             )
@@ -736,9 +731,7 @@ class VarTJEPA(TableEstimator):
         self, cells: NDArray[np.float32], names: Sequence[str]
     ) -> dict[str, NDArray[np.float32]]:
         """Numbers per feature (n, features) as numbers per column, in the order of ``names``."""
-        places: dict[str, list[int]] = {}
-        for j, feature in enumerate(self.codec_.features):
-            places.setdefault(feature.column, []).append(j)
+        places = self.codec_.places
         nothing = np.full(len(cells), np.nan, dtype=np.float32)
         return {
             name: cells[:, places[name]].mean(1) if name in places else nothing for name in names

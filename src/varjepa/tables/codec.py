@@ -426,6 +426,19 @@ class TableCodec:
         return (*(n.feature for n in self.numeric), *(c.feature for c in self.categorical))
 
     @property
+    def places(self) -> dict[str, list[int]]:
+        """Places of each modelled column's features: several of a date, else one."""
+        places: dict[str, list[int]] = {}
+        for place, feature in enumerate(self.features):
+            places.setdefault(feature.column, []).append(place)
+        return places
+
+    def column_numbers(self) -> NDArray[np.int64]:
+        """The column of every feature: the parts of a date have the same.  # (D,)"""
+        numbers = {name: number for number, name in enumerate(self.places)}
+        return np.array([numbers[feature.column] for feature in self.features], dtype=np.int64)
+
+    @property
     def marginals(self) -> tuple[Marginal, ...]:
         """Training distribution of each feature, in the order of ``features``."""
         return (*(n.marginal for n in self.numeric), *(c.marginal for c in self.categorical))

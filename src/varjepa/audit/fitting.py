@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sklearn.base import clone
 
-from varjepa.audit.scoring import ModelView, number_tails
+from varjepa.audit.scoring import ModelView, number_tails, replace_texts
 from varjepa.audit.text import decorated_numbers
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
@@ -76,12 +76,7 @@ def plain_numbers(table: pa.Table) -> pa.Table:
             one["values"]: one["counts"] for one in counts.to_pylist()
         })  # fmt: skip
         if found:
-            odd, numbers = (
-                pa.array(list(part), pa.large_string()) for part in (found, found.values())
-            )
-            places = pc.index_in(text, value_set=odd)
-            replaced = pc.if_else(places.is_valid(), numbers.take(places.combine_chunks()), text)
-            table = table.set_column(place, name, replaced)
+            table = table.set_column(place, name, replace_texts(text, found)[0])
     return table
 
 

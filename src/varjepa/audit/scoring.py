@@ -402,10 +402,15 @@ def numbers_in_text(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, Bools]:
     text = undictionary(column).cast(pa.large_string())
     different = pc.unique(text).to_pylist()
     plain = {one: plain_number(one) for one in different if one is not None}
-    odd = [one for one, number in plain.items() if number != one]
-    if not odd:
-        return column, np.zeros(len(column), dtype=bool)
-    places = pc.index_in(text, value_set=pa.array(odd, pa.large_string()))
-    numbers = pa.array([plain[one] for one in odd], pa.large_string()).take(places.combine_chunks())
-    is_odd = places.is_valid().to_numpy()
-    return pc.if_else(pa.array(is_odd), pa.chunked_array([numbers]), text), is_odd
+    odd = {one: number for one, number in plain.items() if number != one}
+    return replace_texts(text, odd) if odd else (column, np.zeros(len(column), dtype=bool))
+
+
+def replace_texts(
+    text: pa.ChunkedArray, new: Mapping[str, str | None]
+) -> tuple[pa.ChunkedArray, Bools]:
+    """A column with other texts in the place of some; which cells had these."""
+    old, others = (pa.array(list(part), pa.large_string()) for part in (new, new.values()))
+    places = pc.index_in(text, value_set=old).combine_chunks()
+    replaced = pc.if_else(places.is_valid(), others.take(places), text)
+    return replaced, places.is_valid().to_numpy(zero_copy_only=False)

@@ -75,6 +75,7 @@ from varjepa.tables.codec_json import (
     text,
     whole_text,
 )
+from varjepa.tables.columns import TableInMemory
 from varjepa.tables.describe import TableDescription, describe_codec
 from varjepa.tables.messages import TableWarnings, collect_warnings
 from varjepa.tables.streaming import TableFiles
@@ -309,10 +310,10 @@ class TableEstimator(TransformerMixin, BaseEstimator):
 
     def _read(self, X: Any, y: ArrayLike | None) -> fitting.TrainingData:
         """The table as tensors, with a codec fitted to it."""
-        table = to_arrow(self, X, reset=True)
+        table = TableInMemory(to_arrow(self, X, reset=True))
         scaling = self.scaling or self._scaling
         codec = TableCodec.fit(table, self.column_kinds, scaling, self.max_levels)
-        description = self._accept(codec, table.num_rows)
+        description = self._accept(codec, table.rows)
         with collect_warnings() as collected:
             rows = self._rows(codec.encode(table))
         TableWarnings(unseen=collected.unseen).warn(stacklevel=3)  # infinite: said by the codec
@@ -483,7 +484,11 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     def encode(self, X: Any) -> EncodedTable:
         """The rows of a table as the networks see them."""
         check_is_fitted(self)
-        return self._rows(self.codec_.encode(to_arrow(self, X, reset=False)))
+        return self._encode(to_arrow(self, X, reset=False))
+
+    def _encode(self, table: pa.Table) -> EncodedTable:
+        """The same of a table that has been read."""
+        return self._rows(self.codec_.encode(TableInMemory(table)))
 
     @staticmethod
     def table_shape(codec: TableCodec) -> TableShape:

@@ -30,7 +30,7 @@ from varjepa.models.inference import MEASURES, Measure
 from varjepa.randomness import generator_for
 from varjepa.settings import Training
 from varjepa.tables import EncodedTable, Kind, Scaling, TableCodec
-from varjepa.tables.columns import MemoryLimits
+from varjepa.tables.columns import MemoryLimits, TableInMemory
 from varjepa.tables.describe import TableDescription
 from varjepa.tables.messages import TableWarnings, collect_warnings
 from varjepa.tables.reading import are_files
@@ -257,7 +257,8 @@ def with_validation(estimator: TableEstimator, data: TrainingData, validation: A
     X, y = validation if isinstance(validation, tuple) else (validation, None)
     if (y is None) != (data.labels is None):
         raise InputError("y and the labels of the validation rows go together: give both or none")
-    rows = estimator._rows(data.codec.encode(to_arrow(estimator, X, reset=False)))
+    table = TableInMemory(to_arrow(estimator, X, reset=False))
+    rows = estimator._rows(data.codec.encode(table))
     numbers = np.arange(len(data.rows), len(data.rows) + len(rows))
     labels = None
     if y is not None:

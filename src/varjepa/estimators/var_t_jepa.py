@@ -384,7 +384,7 @@ class VarTJEPA(TableEstimator):
         at_least_one("splits", splits)
         check_is_fitted(self)
         table = to_arrow(self, X, reset=False)
-        rows, scorer = self._rows(self.codec_.encode(table)), self._scorer(kind, splits)
+        rows, scorer = self._encode(table), self._scorer(kind, splits)
         cells = self._compute(rows, lambda model, part: scorer(model, part, None).per_column())
         columns = self.by_column(cells, table.column_names)
         by_name = pa.table({name: pa.array(column) for name, column in columns.items()})
@@ -534,7 +534,7 @@ class VarTJEPA(TableEstimator):
             here = mass.to(columns.device)
             return cell_statistics(model, block, columns, here, cells == "all")
 
-        numbers = self.map_rows(self.codec_.encode(table), statistics)
+        numbers = self.map_rows(self._encode(table), statistics)
         return cell_predictions(self.codec_, table, X, numbers, coverage, cells)
 
     def map_rows(
@@ -565,7 +565,7 @@ class VarTJEPA(TableEstimator):
         one_of("z", z, ("posterior", "prior"))
         at_least_one("n", n)
         fixed = self._given(n, given)
-        rows = self._rows(self.codec_.encode(fixed))
+        rows = self._encode(fixed)
         generator = self._generator(random_state)
         marginal = draw_marginals(self.codec_, n, generator, self._has_bins)
         limits = numeric_limits(self.codec_, generator.device)
@@ -745,7 +745,7 @@ class VarTJEPA(TableEstimator):
         check_is_fitted(self)
         one_of("z", z, ("posterior", "prior"))
         table = to_arrow(self, X, reset=False)
-        rows = self._rows(self.codec_.encode(table))
+        rows = self._encode(table)
         generator = self._generator(random_state)
         model = self.model_.to(rows.num.device)
         draws = [

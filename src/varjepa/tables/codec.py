@@ -382,7 +382,7 @@ class TableCodec:
         check_scaling(scaling)
         if max_levels is not None and max_levels < 1:
             raise InputError(f"max_levels must be at least 1, not {max_levels}")
-        source = table if hasattr(type(table), "blocks") else TableInMemory(read_table(table))
+        source = table if hasattr(type(table), "blocks") else TableInMemory(_in_arrow(table))
         drafts = draft_columns(source, overrides)
         categories = sum(column.kind == "categorical" for column in drafts)
         level_limit = None if limits is None else limits.level_bytes // max(1, categories)
@@ -462,7 +462,7 @@ class TableCodec:
         return EncodedTable(torch.zeros(rows, n_num), cat, observed)
 
     def _encode(self, table: Any, dtype: type[np.floating[Any]]) -> EncodedTable:
-        table = read_table(table)
+        table = _in_arrow(table)
         odd = TableWarnings(extra=self._extra_names(table))
         rows, n_num = table.num_rows, len(self.numeric)
         x_num = np.zeros((rows, n_num))  # (N, F_num)
@@ -522,7 +522,7 @@ class TableCodec:
         They are encoded as MISSING. :attr:`CategoricalFeature.unseen_probability` says how likely
         such a level is.
         """
-        table, columns = read_table(table), self._columns()
+        table, columns = _in_arrow(table), self._columns()
         self._extra_names(table)  # an absent column is an error
         unseen = {}
         for category in self.categorical:
@@ -649,6 +649,10 @@ def infer_schema(table: Any, overrides: Mapping[str, Kind] | None = None) -> Tab
     """What every column of a table is; one that cannot be encoded is refused."""
     with collect_warnings():
         return TableCodec.fit(table, overrides).schema
+
+
+def _in_arrow(table: Any) -> pa.Table:
+    return table.table if isinstance(table, TableInMemory) else read_table(table)
 
 
 def _plain(item: Any) -> dict[str, Any]:

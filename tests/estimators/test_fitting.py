@@ -68,7 +68,7 @@ def files(tmp_path: Path) -> TableFiles:
     for i, numbers in enumerate(np.array_split(np.arange(ROWS), 3)):
         table = pa.table({"n": numbers, "y": [f"label {n}" for n in numbers]})
         pa.parquet.write_table(table, tmp_path / f"{i}.parquet", row_group_size=700)
-    return TableFiles.find(tmp_path).labelled("y")
+    return TableFiles.find(tmp_path, labels="y")
 
 
 @pytest.mark.parametrize(("share", "probe"), [(0.1, 8192), (0.1, 300), (0.0, 300), (0.9, 8192)])

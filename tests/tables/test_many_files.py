@@ -57,7 +57,7 @@ def test_folders_patterns_and_files(folder: Path) -> None:
     assert x_of(TableFiles.find(f"{folder}/*")) == [1, 2, 3, 4, 5]  # nor _SUCCESS
     for pattern in ("**/*.parquet", "**/**/*.parquet"):  # the second matches files several times
         assert x_of(TableFiles.find(f"{folder}/{pattern}")) == [1, 2, 3, 4, 5, 6]
-    files = TableFiles.find(folder).labelled("y")
+    files = TableFiles.find(folder, labels="y")
     assert pickle.loads(pickle.dumps(files)) == files  # joblib's workers get it so
     assert files.schema.names == ["x"]
     assert (files.rows, files.cells, files.starts().tolist()) == (6, 6, [0, 2, 5])
@@ -136,9 +136,7 @@ def test_values_that_no_common_type_holds(tmp_path: Path) -> None:
 def test_wrong_files(tmp_path: Path) -> None:
     def refused(source: object, says: str, labels: str | None = None) -> None:
         with pytest.raises(InputError, match=says):
-            files = TableFiles.find(str(source))
-            if labels is not None:
-                files.labelled(labels)
+            TableFiles.find(str(source), labels)
 
     refused(tmp_path, r"holds no \.parquet file")
     refused(tmp_path / "*.parquet", "no file matches")

@@ -331,9 +331,10 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         description = self._accept(codec, files.rows)
         if fitting.is_streamed(files):
             return fitting.TrainingData(codec, None, files, y, description)
-        labels = fitting.read_labels(files) if y is None else y
-        rows = self._rows(fitting.read_encoded(files, codec))
-        return fitting.TrainingData(codec, rows, files, labels, description)
+        rows, labels = fitting.read_rows(files, codec)
+        return fitting.TrainingData(
+            codec, self._rows(rows), files, labels if y is None else y, description
+        )
 
     def _accept(self, codec: TableCodec, rows: int) -> TableDescription | None:
         """Refuse a table that teaches nothing, and draw the fit's seed; what was inferred."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -97,24 +97,27 @@ def fit_codec(
     return codec
 
 
-def read_encoded(files: TableFiles, codec: TableCodec) -> EncodedTable:
-    """All rows, as encoding the whole table would have given them."""
-    whole, place = codec.empty(files.rows, has_missing=True), 0
+def read_rows(
+    files: TableFiles, codec: TableCodec, numbers: NDArray[np.int64] | None = None
+) -> tuple[EncodedTable, NDArray[Any] | None]:
+    """Rows as encoding the whole table would have given them, and their labels, if files have any.
+
+    ``numbers``: of some rows, in ascending order. None: all, with a warning of odd cells.
+    """
+    names = [*files.schema.names, *([] if files.labels is None else [files.labels])]
+    blocks: Iterable[pa.Table] = files.blocks(names)
+    if numbers is not None:
+        blocks = pick_rows(blocks, numbers)
+    rows, place, labels = codec.empty(files.rows if numbers is None else len(numbers), True), 0, []
     with collect_warnings() as collected:
-        for block in files.blocks(files.schema.names):
-            whole.write(place, codec.to_unit(block))
+        for block in blocks:
+            if files.labels is not None:
+                labels.append(block[files.labels].to_numpy(zero_copy_only=False))
+            rows.write(place, codec.to_unit(block.select(files.schema.names)))
             place += block.num_rows
-    TableWarnings(unseen=collected.unseen).warn(stacklevel=3)  # infinite ones: said by the codec
-    return whole.drop_full_mask()
-
-
-def read_labels(files: TableFiles) -> NDArray[Any] | None:
-    if files.labels is None:
-        return None
-    parts = [
-        block[files.labels].to_numpy(zero_copy_only=False) for block in files.blocks([files.labels])
-    ]
-    return np.concatenate(parts)
+    if numbers is None:  # infinite ones: said by the codec
+        TableWarnings(unseen=collected.unseen).warn(stacklevel=3)
+    return rows.drop_full_mask(), np.concatenate(labels) if labels else None
 
 
 def hand_back_memory() -> None:
@@ -169,7 +172,7 @@ def draw_rows(
     wanted = min(files.rows, count + PROBE_ROWS)
     drawn = draw_numbers(files.rows, wanted, generator_for(seed, "split"))
     ascending = np.sort(drawn)
-    encoded, labels = _read_numbers(files, codec, ascending)
+    encoded, labels = read_rows(files, codec, ascending)
     order = np.searchsorted(ascending, drawn)  # as drawn, so that the first few are of any place
     if y is not None:
         labels = y[drawn]
@@ -185,22 +188,6 @@ def draw_numbers(rows: int, count: int, generator: torch.Generator) -> NDArray[n
     drawn = torch.randint(rows, (2 * count + 100,), generator=generator).numpy()
     _, first = np.unique(drawn, return_index=True)
     return drawn[np.sort(first)[:count]]
-
-
-def _read_numbers(
-    files: TableFiles, codec: TableCodec, numbers: NDArray[np.int64]
-) -> tuple[EncodedTable, NDArray[Any] | None]:
-    """Some rows by their numbers, which ascend, and their labels."""
-    encoded, place, labels = codec.empty(len(numbers), has_missing=True), 0, []
-    names = [*files.schema.names, *([] if files.labels is None else [files.labels])]
-    with collect_warnings():
-        for block in pick_rows(files.blocks(names), numbers):
-            if files.labels is not None:
-                labels.append(block[files.labels].to_numpy(zero_copy_only=False))
-            encoded.write(place, codec.to_unit(block.select(files.schema.names)))
-            place += block.num_rows
-    encoded = encoded.drop_full_mask()
-    return encoded, np.concatenate(labels) if labels else None
 
 
 # --- what a fit is given

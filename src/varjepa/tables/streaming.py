@@ -226,7 +226,7 @@ class TableFiles:
     """Through which the blocks of every reading of all rows go."""
 
     @classmethod
-    def find(cls, source: str | os.PathLike[str]) -> TableFiles:
+    def find(cls, source: str | os.PathLike[str], labels: str | None = None) -> TableFiles:
         """A folder of Parquet files, a pattern such as ``logs/*.parquet``, or one file."""
         text = os.fspath(source)
         files = tuple(find_tables(text))
@@ -238,7 +238,7 @@ class TableFiles:
         table = cls(text, files, _common_schema(files))
         if not table.rows:
             raise InputError(f"{text} has no rows")
-        return table
+        return table if labels is None else table.labelled(labels)
 
     def labelled(self, name: str) -> TableFiles:
         """The same with one of its columns as labels."""

@@ -22,9 +22,8 @@ from varjepa import VarTJEPA
 from varjepa.environment import describe_environment
 from varjepa.models.inference import embed_rows
 from varjepa.models.var_t_jepa import VarTJepa
-from varjepa.nn.kernels import reference_only
 from varjepa.nn.row_threads import RowThreads, map_blocks
-from varjepa.nn.transformer import Block
+from varjepa.nn.transformer import Block, reference_only
 from varjepa.settings import Architecture, Objective, Training
 from varjepa.tables.codec import EncodedTable
 from varjepa.training.cuda_graphs import CapturedStepper, PaddedStepper

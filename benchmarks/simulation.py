@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from paper.simulation import SIMULATION_VARIANTS, SimulationSettings, Worlds, draw_worlds
+from paper.simulation_training import SimulationObjective, draw_epoch, train
 from varjepa.environment import describe_environment
 from varjepa.models.simulation import SimulationVarJEPA
 from varjepa.nn.stacked import ACTIVATIONS, StackedLinear, StackedMLP
 from varjepa.randomness import generator_for
-from varjepa.training.simulation import SimulationObjective, draw_epoch, train
 from varjepa.variational.elbo import weighted_loss
 from varjepa.variational.model import infer, split_noise, terms_of
 from varjepa.variational.sigreg import SigregSettings, frequency_grid

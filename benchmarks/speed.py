@@ -34,7 +34,7 @@ def bench_steps_command(
     if context.invoked_subcommand is not None:
         return
     from benchmarks.steps import MASK_SIZES, bench_steps
-    from varjepa.environment import pick_device
+    from varjepa.settings import pick_device
 
     sizes = one_of("--mask-sizes", mask_sizes, MASK_SIZES)
     kind = pick_device(device).type
@@ -89,8 +89,8 @@ def bench_growth_command(
 ) -> None:
     """Time a step against columns, rows and layers, for the first version's defaults."""
     from benchmarks.growth import bench_growth, draw_growth
-    from varjepa.environment import pick_device
     from varjepa.report.charts import check_can_draw
+    from varjepa.settings import pick_device
 
     kind = pick_device(device).type
     _check_json(json)
@@ -143,7 +143,7 @@ def bench_fit_command(
     """Time to quality of default fits, with peers; measures only what the JSON file lacks."""
     from benchmarks.fits import FIT_SHAPES, PEERS, bench_fits, summarise
     from benchmarks.ground.peers import version_of
-    from varjepa.environment import pick_device
+    from varjepa.settings import pick_device
 
     kind = pick_device(device).type
     for shape in shapes or []:
@@ -188,7 +188,7 @@ def bench_paths_command(
 ) -> None:
     """Ways to compute a default model's step, compared; measures only what the JSON file lacks."""
     from benchmarks.paths import SHAPES, WIDE_SHAPES, bench_paths
-    from varjepa.environment import pick_device
+    from varjepa.settings import pick_device
 
     kind = pick_device(device).type
     _check_json(json)

@@ -27,13 +27,13 @@ from benchmarks.measures import (
     race,
 )
 from benchmarks.reference import ReferenceStep, draw_masks_plainly
+from paper.predictors.training import tf32_products
 from paper.settings import PAPER, first_version
 from varjepa.environment import describe_environment
 from varjepa.errors import InputError
 from varjepa.models.inference import embed_in_blocks
 from varjepa.models.masking import draw_mask_sizes
 from varjepa.models.var_t_jepa import VarTJepa, draw_latent_noise
-from varjepa.nn.kernels.tf32 import tf32_products
 from varjepa.nn.layers import TableShape
 from varjepa.settings import Architecture, MaskSettings, Objective, Training
 from varjepa.tables.codec import EncodedTable

@@ -215,8 +215,8 @@ def everything(
     """Run every study, sharing what is trained, and write all tables and report.html."""
     from paper.report import check_can_report
     from paper.settings import SETTINGS
-    from varjepa.environment import pick_device
     from varjepa.files import study_folder
+    from varjepa.settings import pick_device
 
     names = known_datasets(datasets, quick)
     chosen: list[str] = [*known_settings(settings or (["paper"] if quick else list(SETTINGS)))]
@@ -376,8 +376,8 @@ def run_study(
     device: str,
 ) -> None:
     """Run a study; refuse before hours of work a device or a package that is not there."""
-    from varjepa.environment import pick_device
     from varjepa.report.charts import check_can_draw
+    from varjepa.settings import pick_device
 
     pick_device(device)
     check_can_draw()

@@ -28,9 +28,10 @@ from paper.predictors.training import (
 from paper.protocol import Embedded
 from paper.settings import CHOICES, CHOICES_OF, DEFAULT_TREES, WIDE_COLUMNS, Scale, Setting
 from paper.store import Row, plain
-from varjepa.environment import describe_environment, pick_device
+from varjepa.environment import describe_environment
 from varjepa.evaluate.splits import Split
 from varjepa.metrics.selective import COVERAGES, aurc, classification_by_coverage
+from varjepa.settings import pick_device
 
 if TYPE_CHECKING:
     from paper.representations import Workbench

@@ -45,7 +45,7 @@ from paper.predictors.training import (
 from paper.representations import LEARNED, Workbench, input_settings
 from paper.settings import FULL, SETTINGS, SPLIT_SEED, Scale, Setting
 from paper.store import Job, Log, ResultStore, Row, no_log, plain, run_jobs
-from varjepa.environment import describe_environment, pick_device
+from varjepa.environment import describe_environment
 from varjepa.evaluate.predictors import (
     COMPARED,
     SIZES,
@@ -58,6 +58,7 @@ from varjepa.evaluate.predictors import (
 from varjepa.evaluate.splits import Index, split_rows
 from varjepa.files import study_folder
 from varjepa.report.tables import Table
+from varjepa.settings import pick_device
 
 FILE = "low_labels.json"
 CURVE = ("dataset", "representation", "predictor", "setting")

@@ -32,15 +32,16 @@ from paper.datasets.loading import Dataset
 from paper.settings import CONSTANTS, FIRST_VERSION, DefaultTraining, Pretraining
 from paper.store import Log, plain, same_settings
 from varjepa import TJEPA, Run, Validation, VarTJEPA
-from varjepa.environment import describe_environment, pick_device
+from varjepa.environment import describe_environment
 from varjepa.errors import InputError
 from varjepa.evaluate.splits import Split
 from varjepa.files import make_folder, read_json, replacing, write_json
 from varjepa.metrics.collapse import diagnose_collapse
 from varjepa.models.inference import MEASURES, Aggregate, Question
-from varjepa.settings import field_names, nested
+from varjepa.settings import field_names, nested, pick_device
 from varjepa.tables import Kind, infer_schema
-from varjepa.training.checkpoints import Record, remove_checkpoints
+from varjepa.training.checkpoints import remove_checkpoints
+from varjepa.training.loop import Record
 
 OnEpoch = Callable[[Record], None]
 AnyTraining = Pretraining | DefaultTraining

@@ -30,13 +30,7 @@ from torch import Tensor
 from paper.compare import Block, Figure, Finding, Summary, deviation, in_deviations
 from paper.figures import panels, save_svg
 from paper.published import SIMULATION_METRICS, simulation_paper_value
-from paper.store import Job, ResultStore, Row, plain, run_jobs
-from varjepa.environment import describe_environment
-from varjepa.files import study_folder
-from varjepa.models.simulation import SimulationModelSettings, SimulationVarJEPA
-from varjepa.randomness import generator_for
-from varjepa.report.tables import Cell, Table
-from varjepa.training.simulation import (
+from paper.simulation_training import (
     ProbeSettings,
     SimulationObjective,
     SimulationTraining,
@@ -44,6 +38,12 @@ from varjepa.training.simulation import (
     probe_accuracy,
     train,
 )
+from paper.store import Job, ResultStore, Row, plain, run_jobs
+from varjepa.environment import describe_environment
+from varjepa.files import study_folder
+from varjepa.models.simulation import SimulationModelSettings, SimulationVarJEPA
+from varjepa.randomness import generator_for
+from varjepa.report.tables import Cell, Table
 from varjepa.variational.diagnostics import covariance_deviation, kl_of_matched_gaussian, mean_norm
 from varjepa.variational.elbo import ElboWeights
 from varjepa.variational.model import Inference, infer, split_noise

@@ -55,7 +55,7 @@ from paper.published import uncertainty_paper_value
 from paper.representations import Workbench
 from paper.settings import FULL, SETTINGS, Scale, Setting, training_for
 from paper.store import Job, Log, ResultStore, Row, no_log, plain, run_jobs
-from varjepa.environment import describe_environment, pick_device
+from varjepa.environment import describe_environment
 from varjepa.estimators import VarTJEPA
 from varjepa.evaluate.splits import Split
 from varjepa.files import study_folder
@@ -70,6 +70,7 @@ from varjepa.metrics.confidence import (
 from varjepa.metrics.selective import aurc, risk_coverage, selective_scores
 from varjepa.models.inference import LATENT_KINDS, default_aggregate
 from varjepa.report.tables import Cell, Table
+from varjepa.settings import pick_device
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]

@@ -51,7 +51,7 @@ def measure_command(
     from benchmarks.ground.jobs import DEFAULT_JOBS, METHODS, Contender
     from benchmarks.ground.running import Options, run_ground
     from benchmarks.ground.tables import EVERY, HALVES, names_of
-    from varjepa.environment import pick_device
+    from varjepa.settings import pick_device
 
     of_half = names_of(one_of("--half", half, HALVES))
     every_job = tuple(dict.fromkeys(job for able in METHODS.values() for job in able))

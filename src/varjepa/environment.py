@@ -1,33 +1,16 @@
-"""The machine: which device computes, and where a number came from (versions, commit)."""
+"""Where a number came from: versions, machine, commit of the sources."""
 
 from __future__ import annotations
 
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy
 import torch
 
-from varjepa.errors import InputError
 from varjepa.version import __version__
-
-
-def pick_device(name: str) -> torch.device:
-    """The device asked for; "auto" takes a GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise InputError(f"device {name!r} is not auto, cpu or cuda") from error
-    if device.type not in ("cpu", "cuda"):
-        raise InputError(f"device {name!r} is not auto, cpu or cuda")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device {name!r} was asked for, but torch sees no GPU")
-    return device
 
 
 def describe_environment(device: str = "cpu") -> dict[str, str | int | None]:
@@ -44,33 +27,6 @@ def describe_environment(device: str = "cpu") -> dict[str, str | int | None]:
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name(device) if device != "cpu" else device,
     }
-
-
-def describe_arithmetic() -> dict[str, str | int]:
-    """What the last bits of a result depend on, besides the seed."""
-    return {
-        "varjepa": __version__,
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "numpy": numpy.__version__,
-        "system": f"{platform.system()} {platform.machine()}",
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-        "threads": torch.get_num_threads(),
-    }
-
-
-def compare_arithmetic(other: Mapping[str, str | int]) -> str | None:
-    """How another environment differs in what moves the last bits of an embedding, in words.
-
-    Those are torch's version, whichever build of it, the system and the CPU's instructions; Python,
-    numpy and the number of threads move none.
-    """
-    there, here = (
-        f"torch {str(environment.get('torch')).split('+')[0]} on {environment.get('system')} "
-        f"({environment.get('instructions')})"
-        for environment in (other, describe_arithmetic())
-    )
-    return None if there == here else f"{there}, not {here}"
 
 
 def _commit() -> str | None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import platform
 import re
 import stat
 from collections.abc import Iterator, Mapping
@@ -15,13 +16,14 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy
 import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from varjepa.environment import describe_arithmetic
 from varjepa.errors import InputError
 from varjepa.files import make_folder, write_bytes
+from varjepa.version import __version__
 
 _FREE, _TIMES = 180 << 20, 5
 """What a file may take when it is parsed: 180 MB more than its size, or five times its size."""
@@ -220,6 +222,33 @@ class Listed:
 
     size: int
     sha256: str
+
+
+def describe_arithmetic() -> dict[str, str | int]:
+    """What the last bits of a result depend on, besides the seed."""
+    return {
+        "varjepa": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": numpy.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def compare_arithmetic(other: Mapping[str, str | int]) -> str | None:
+    """How another environment differs in what moves the last bits of an embedding, in words.
+
+    Those are torch's version, whichever build of it, the system and the CPU's instructions; Python,
+    numpy and the number of threads move none.
+    """
+    there, here = (
+        f"torch {str(environment.get('torch')).split('+')[0]} on {environment.get('system')} "
+        f"({environment.get('instructions')})"
+        for environment in (other, describe_arithmetic())
+    )
+    return None if there == here else f"{there}, not {here}"
 
 
 def write_manifest(files: dict[str, Listed]) -> bytes:

@@ -17,9 +17,12 @@ from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from pathlib import Path
 from reprlib import repr as short_repr
-from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from varjepa.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
 
 Precision = Literal["auto", "float32", "bfloat16"]
 Output = Literal["flat", "mean", "cls"]
@@ -558,3 +561,20 @@ def one_of(name: str, value: Any, known: tuple[Any, ...]) -> None:
     """Refuse a value that is not among the known ones."""
     if value not in known:
         raise InputError(f"{name} must be one of {', '.join(map(repr, known))}, not {value!r}")
+
+
+def pick_device(name: str) -> torch.device:
+    """The device asked for; "auto" takes a GPU where there is one."""
+    import torch  # not needed to check settings, and slow to load
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"device {name!r} is not auto, cpu or cuda") from error
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f"device {name!r} is not auto, cpu or cuda")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device {name!r} was asked for, but torch sees no GPU")
+    return device

@@ -17,7 +17,8 @@ import torch
 
 from tests.cli.test_shell import Captured, run
 from varjepa.cli import doctor
-from varjepa.nn.kernels import describe_kernels, fused_block
+from varjepa.nn.kernels import fused_block
+from varjepa.nn.transformer import describe_kernels
 from varjepa.version import __version__
 
 

@@ -34,13 +34,13 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from paper import simulation
+from paper import simulation, simulation_training
 from paper.settings import FIRST_VERSION
 from paper.simulation import SIMULATION_VARIANTS, SimulationSettings
 from tests.small import fit_small, small
 from varjepa import TJEPA, VarTJEPA
 from varjepa.demo.sim import SimSettings, draw_sim
-from varjepa.environment import describe_arithmetic, describe_environment
+from varjepa.environment import describe_environment
 from varjepa.estimators import fitting
 from varjepa.estimators import selective as thresholds
 from varjepa.estimators.embedder import embed_with_uncertainty
@@ -49,10 +49,10 @@ from varjepa.evaluate.splits import split_rows
 from varjepa.metrics import ambiguity, collapse, combination, confidence, imputation, selective
 from varjepa.metrics import fidelity as fidelity
 from varjepa.metrics import selective as classification
+from varjepa.model_folder import describe_arithmetic
 from varjepa.models.inference import CELL_QUESTIONS, score_rows
 from varjepa.models.simulation import SimulationVarJEPA
 from varjepa.randomness import generator_for
-from varjepa.training import simulation as simulation_training
 from varjepa.training import streamed_rows
 from varjepa.training.step import Stepper
 

@@ -7,7 +7,8 @@
 2. ``on_epoch`` hears every epoch.
 3. Labels that are many different integers are numbers: they pick nothing.
 4. Embeddings in blocks are the embeddings; samples given a dict are of the fit's frame library.
-5. A fit, a transform, an imputation and a save run through at most 33 files of the package.
+5. A fit, a transform, an imputation and a save run through at most 30 files of the package, and
+   read each table once.
 """
 
 from __future__ import annotations
@@ -219,10 +220,13 @@ def test_one_walk_passes_through_few_files(tmp_path: Path) -> None:
     X.loc[3, "size"] = np.nan
     root = str(Path(varjepa.__file__).parent)
     files: set[str] = set()
+    readings = 0
 
     def watch(frame: Any, event: str, argument: Any) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(root):
             files.add(frame.f_code.co_filename[len(root) + 1 :])
+            nonlocal readings
+            readings += frame.f_code.co_name == "read_table"
 
     fit(X)  # imports are not part of the walk
     sys.setprofile(watch)
@@ -233,4 +237,5 @@ def test_one_walk_passes_through_few_files(tmp_path: Path) -> None:
         model.save(tmp_path / "model")
     finally:
         sys.setprofile(None)
-    assert len(files) <= 33, sorted(files)
+    assert len(files) <= 30, sorted(files)
+    assert readings == 3

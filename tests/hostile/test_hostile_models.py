@@ -34,10 +34,15 @@ from tests.hostile.model_mutations import EVERY_FILE, mutate, sign, sign_manifes
 from tests.memory import peak_memory
 from tests.small import small
 from varjepa import VarTJEPA
-from varjepa.environment import describe_arithmetic
 from varjepa.errors import InputError
 from varjepa.estimators import TJEPA
-from varjepa.model_folder import ModelFileError, SavedModel, load_model, save_model
+from varjepa.model_folder import (
+    ModelFileError,
+    SavedModel,
+    describe_arithmetic,
+    load_model,
+    save_model,
+)
 
 FREE = 200 << 20
 SMALL: dict[str, Any] = {

@@ -20,7 +20,7 @@ import pytest
 import torch
 from torch import nn
 
-from varjepa.nn import kernels
+from varjepa.nn import transformer
 from varjepa.nn.layers import (
     FAR,
     SMALL,
@@ -47,10 +47,10 @@ def test_plain_attention_is_attention(masked: bool, monkeypatch: pytest.MonkeyPa
     valid = torch.rand(3, 7) > 0.3 if masked else None
     if valid is not None:
         valid[:, 0] = True
-    with kernels.reference_only():
+    with transformer.reference_only():
         plain = attend(q, k, v, valid)
     ours = torch.autograd.grad(plain.square().sum(), (q, k, v))
-    monkeypatch.setattr(kernels, "LONG_SEQUENCE", 1)
+    monkeypatch.setattr(transformer, "LONG_SEQUENCE", 1)
     fused = attend(q, k, v, valid)
     theirs = torch.autograd.grad(fused.square().sum(), (q, k, v))
     torch.testing.assert_close(plain, fused)

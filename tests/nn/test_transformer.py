@@ -14,15 +14,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from varjepa.nn import kernels
-from varjepa.nn.kernels import attend_long, reference_only
-from varjepa.nn.transformer import Transformer
+from varjepa.nn import transformer
+from varjepa.nn.transformer import Transformer, attend_long, reference_only
 
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("keep", [2, 4])
 def test_the_reference(masked: bool, keep: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "LONG_SEQUENCE", 1)
+    monkeypatch.setattr(transformer, "LONG_SEQUENCE", 1)
     torch.manual_seed(0)
     net = Transformer(8, depth=2, heads=2, ff=12).double()
     tokens = torch.randn(5, 4, 8, dtype=torch.float64, requires_grad=True)

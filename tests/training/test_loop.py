@@ -38,7 +38,7 @@ from varjepa.settings import Architecture, Objective, Training
 from varjepa.tables.codec import EncodedTable
 from varjepa.tables.scaling import Bins
 from varjepa.training import loop
-from varjepa.training.checkpoints import TrainingState, checkpointing, snapshot
+from varjepa.training.checkpoints import checkpointing
 from varjepa.training.cuda_graphs import PaddedStepper
 from varjepa.training.loop import (
     FilteredProbe,
@@ -48,11 +48,13 @@ from varjepa.training.loop import (
     LinearProbeSettings,
     Selection,
     TrainingResult,
+    TrainingState,
     inspect_latents,
+    snapshot,
     train,
 )
 from varjepa.training.losses import Loss, VarTJepaLoss, annealed
-from varjepa.training.step import kl_factors, warm_up_cosine
+from varjepa.training.step import RowSource, kl_factors, warm_up_cosine
 from varjepa.variational.elbo import ElboTerms, ElboWeights, weighted_loss
 
 SHAPE = TableShape(3, (4, 3), (Bins.fit(np.linspace(0, 1, 99), most=8),) * 3)
@@ -201,10 +203,8 @@ def test_row_numbers_are_the_users() -> None:
     objective = VarTJepaLoss(build(), WEIGHTS)
     selection = HeldOutLoss(rows, 0)
     with pytest.raises(InputError, match=r"rows 1005$"):
-        train(
-            objective, rows, replace(SETTINGS, epochs=25), selection, 0,
-            row_numbers=torch.arange(1000, 1064),
-        )  # fmt: skip
+        source = RowSource(rows, torch.arange(1000, 1064))
+        train(objective, source, replace(SETTINGS, epochs=25), selection, 0)
 
 
 def test_annealing_is_linear_per_latent() -> None:

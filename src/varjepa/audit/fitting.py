@@ -19,17 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sklearn.base import clone
 
-from varjepa.audit.scoring import ModelView, number_tails
+from varjepa.audit.scoring import ModelView, number_tails, replace_texts
 from varjepa.audit.text import decorated_numbers
-from varjepa.environment import pick_device
 from varjepa.errors import InputError
 from varjepa.estimators import VarTJEPA
 from varjepa.files import make_folder, read_json, write_json
-from varjepa.settings import Run
+from varjepa.settings import Run, pick_device
 from varjepa.tables import TableCodec, TableFiles
 from varjepa.tables.columns import Kind
 from varjepa.tables.messages import MOST_NAMES, collect_warnings, joined
 from varjepa.tables.values import is_text, undictionary, value_type
+from varjepa.tables.writing import table_sha256
 from varjepa.version import __version__
 
 
@@ -76,12 +76,7 @@ def plain_numbers(table: pa.Table) -> pa.Table:
             one["values"]: one["counts"] for one in counts.to_pylist()
         })  # fmt: skip
         if found:
-            odd, numbers = (
-                pa.array(list(part), pa.large_string()) for part in (found, found.values())
-            )
-            places = pc.index_in(text, value_set=odd)
-            replaced = pc.if_else(places.is_valid(), numbers.take(places.combine_chunks()), text)
-            table = table.set_column(place, name, replaced)
+            table = table.set_column(place, name, replace_texts(text, found)[0])
     return table
 
 
@@ -195,7 +190,4 @@ def _sha256(table: pa.Table | TableFiles) -> str:
         return hashlib.sha256(
             " ".join(file.fingerprint for file in table.files).encode()
         ).hexdigest()
-    sink: Any = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-    return hashlib.sha256(sink.getvalue()).hexdigest()
+    return table_sha256(table)

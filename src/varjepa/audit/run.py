@@ -30,6 +30,7 @@ from varjepa.metrics.discoveries import MIN_P, ExponentialTail, benjamini_hochbe
 from varjepa.settings import at_least_one, fits, plain
 from varjepa.tables import Kind, TableFiles, read_table
 from varjepa.tables.messages import TableWarnings
+from varjepa.tables.streaming import pick_rows
 from varjepa.training.progress import progress
 
 Floats = NDArray[np.float64]
@@ -156,12 +157,7 @@ def take_rows(source: pa.Table | TableFiles, wanted: NDArray[np.int64]) -> pa.Ta
     """Some rows, in ascending order."""
     if isinstance(source, pa.Table):
         return source.take(pa.array(wanted))
-    parts, begin = [source.schema.empty_table()], 0
-    for block in _blocks(source):
-        low, high = np.searchsorted(wanted, [begin, begin + block.num_rows])
-        parts.append(block.take(pa.array(wanted[low:high] - begin)))
-        begin += block.num_rows
-    return pa.concat_tables(parts)
+    return pa.concat_tables([source.schema.empty_table(), *pick_rows(_blocks(source), wanted)])
 
 
 class _Sweep:

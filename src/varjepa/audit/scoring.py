@@ -113,12 +113,9 @@ class CellScorer:
         counted = {c.column: c for c in (levels or codec).categorical}
         self.texts = {c.column: TextColumn.of(counted[c.column].levels) for c in codec.categorical}
         self.unseen = {c.column: counted[c.column].unseen_probability for c in codec.categorical}
-        self.features: dict[str, list[int]] = {}
-        for j, feature in enumerate(codec.features):
-            self.features.setdefault(feature.column, []).append(j)
+        self.features = codec.places
         self.places = {c.column: j for j, c in enumerate(codec.categorical)}
-        numbers = {name: number for number, name in enumerate(self.features)}
-        self.groups = groups_of(np.array([numbers[f.column] for f in codec.features]))
+        self.groups = groups_of(codec.column_numbers())
         """of columns that are left out at a time, of every feature"""
 
     # --- scores
@@ -130,9 +127,9 @@ class CellScorer:
             rows = self.codec.encode(view.table)
             given = rows if view.table is view.given else self.codec.encode(view.given)
         numbers = given.num.cpu().numpy().copy()
-        numbers[~_observed(given)[:, : numbers.shape[1]]] = np.nan
+        numbers[~given.known.cpu().numpy()[:, : numbers.shape[1]]] = np.nan
         odds, nll = self._passes(rows)
-        seen = _observed(rows)
+        seen = rows.known.cpu().numpy()
         rare = self._rare_texts(view)
         if again:
             first = odds.copy()
@@ -180,7 +177,7 @@ class CellScorer:
         limit = np.sort(odds, axis=1)[:, -(1 + odds.shape[1] // 2)] if odds.shape[1] > 1 else np.inf
         suspect = (odds >= SUSPECT_ODDS) & (odds > np.reshape(limit, (-1, 1)))
         changed = np.flatnonzero(suspect.any(1))
-        observed = _observed(rows)
+        observed = rows.known.cpu().numpy().copy()
         for j, name in enumerate(self.names):
             observed[:, self.features[name]] &= ~suspect[:, [j]]
         device = rows.num.device
@@ -334,13 +331,6 @@ class Details:
     bins: NDArray[np.float32]  # (N, F_num, T)
 
 
-def _observed(rows: EncodedTable) -> Bools:  # (N, D)
-    if rows.observed is None:
-        return np.ones((len(rows), rows.num.shape[1] + rows.cat.shape[1]), dtype=bool)
-    known: Bools = rows.observed.cpu().numpy().copy()
-    return known
-
-
 def _mean_odds(parts: Floats) -> Floats:
     """Log of the mean of exp(T): a mean of e-values is one.  # (N, parts) → (N,)"""
     top = parts.max(1, keepdims=True)
@@ -412,10 +402,15 @@ def numbers_in_text(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, Bools]:
     text = undictionary(column).cast(pa.large_string())
     different = pc.unique(text).to_pylist()
     plain = {one: plain_number(one) for one in different if one is not None}
-    odd = [one for one, number in plain.items() if number != one]
-    if not odd:
-        return column, np.zeros(len(column), dtype=bool)
-    places = pc.index_in(text, value_set=pa.array(odd, pa.large_string()))
-    numbers = pa.array([plain[one] for one in odd], pa.large_string()).take(places.combine_chunks())
-    is_odd = places.is_valid().to_numpy()
-    return pc.if_else(pa.array(is_odd), pa.chunked_array([numbers]), text), is_odd
+    odd = {one: number for one, number in plain.items() if number != one}
+    return replace_texts(text, odd) if odd else (column, np.zeros(len(column), dtype=bool))
+
+
+def replace_texts(
+    text: pa.ChunkedArray, new: Mapping[str, str | None]
+) -> tuple[pa.ChunkedArray, Bools]:
+    """A column with other texts in the place of some; which cells had these."""
+    old, others = (pa.array(list(part), pa.large_string()) for part in (new, new.values()))
+    places = pc.index_in(text, value_set=old).combine_chunks()
+    replaced = pc.if_else(places.is_valid(), others.take(places), text)
+    return replaced, places.is_valid().to_numpy(zero_copy_only=False)

@@ -24,8 +24,9 @@ NEEDS = (
 
 def doctor() -> None:
     """Show versions, device and kernels, and what is missing."""
-    from varjepa.environment import describe_environment, pick_device
-    from varjepa.nn.kernels import describe_kernels
+    from varjepa.environment import describe_environment
+    from varjepa.nn.transformer import describe_kernels
+    from varjepa.settings import pick_device
 
     device = pick_device("auto")
     environment = describe_environment(device.type)

@@ -81,11 +81,10 @@ def fit(
             console.print(f"the fit in {out} is finished: nothing to resume", soft_wrap=True)
         return
 
-    from varjepa.environment import pick_device
     from varjepa.estimators import VarTJEPA
     from varjepa.estimators.summary import training_words, wrapped
     from varjepa.files import remove_temporaries
-    from varjepa.settings import Run, Training
+    from varjepa.settings import Run, Training, pick_device
     from varjepa.tables import TableFiles
     from varjepa.training.checkpoints import complete_checkpoints, remove_checkpoints
     from varjepa.training.processes import LostProcessError, join_world

@@ -27,7 +27,6 @@ from sklearn.utils._param_validation import InvalidParameterError, validate_para
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from torch import Tensor, nn
 
-from varjepa.environment import compare_arithmetic, pick_device
 from varjepa.errors import InputError
 from varjepa.estimators import fitting
 from varjepa.estimators.frames import refuse_too_little, to_arrow
@@ -39,6 +38,7 @@ from varjepa.model_folder import (
     SavedModel,
     TensorKind,
     WeightFile,
+    compare_arithmetic,
     open_model,
     save_model,
 )
@@ -61,6 +61,7 @@ from varjepa.settings import (
     expand,
     from_json,
     one_of,
+    pick_device,
     to_json,
 )
 from varjepa.tables import KINDS, SCALINGS, EncodedTable, Kind, Scaling, TableCodec, codec_json
@@ -74,11 +75,12 @@ from varjepa.tables.codec_json import (
     text,
     whole_text,
 )
+from varjepa.tables.columns import TableInMemory
 from varjepa.tables.describe import TableDescription, describe_codec
 from varjepa.tables.messages import TableWarnings, collect_warnings
 from varjepa.tables.streaming import TableFiles
-from varjepa.training.checkpoints import Checkpoint, Checkpoints, Record
-from varjepa.training.loop import CollapseReport, train
+from varjepa.training.checkpoints import Checkpoint, Checkpoints
+from varjepa.training.loop import CollapseReport, Record, train
 from varjepa.training.losses import Loss
 from varjepa.training.processes import current_world
 from varjepa.training.progress import listening, reading_bar, show_lines
@@ -308,10 +310,10 @@ class TableEstimator(TransformerMixin, BaseEstimator):
 
     def _read(self, X: Any, y: ArrayLike | None) -> fitting.TrainingData:
         """The table as tensors, with a codec fitted to it."""
-        table = to_arrow(self, X, reset=True)
+        table = TableInMemory(to_arrow(self, X, reset=True))
         scaling = self.scaling or self._scaling
         codec = TableCodec.fit(table, self.column_kinds, scaling, self.max_levels)
-        description = self._accept(codec, table.num_rows)
+        description = self._accept(codec, table.rows)
         with collect_warnings() as collected:
             rows = self._rows(codec.encode(table))
         TableWarnings(unseen=collected.unseen).warn(stacklevel=3)  # infinite: said by the codec
@@ -329,9 +331,10 @@ class TableEstimator(TransformerMixin, BaseEstimator):
         description = self._accept(codec, files.rows)
         if fitting.is_streamed(files):
             return fitting.TrainingData(codec, None, files, y, description)
-        labels = fitting.read_labels(files) if y is None else y
-        rows = self._rows(fitting.read_encoded(files, codec))
-        return fitting.TrainingData(codec, rows, files, labels, description)
+        rows, labels = fitting.read_rows(files, codec)
+        return fitting.TrainingData(
+            codec, self._rows(rows), files, labels if y is None else y, description
+        )
 
     def _accept(self, codec: TableCodec, rows: int) -> TableDescription | None:
         """Refuse a table that teaches nothing, and draw the fit's seed; what was inferred."""
@@ -482,7 +485,11 @@ class TableEstimator(TransformerMixin, BaseEstimator):
     def encode(self, X: Any) -> EncodedTable:
         """The rows of a table as the networks see them."""
         check_is_fitted(self)
-        return self._rows(self.codec_.encode(to_arrow(self, X, reset=False)))
+        return self._encode(to_arrow(self, X, reset=False))
+
+    def _encode(self, table: pa.Table) -> EncodedTable:
+        """The same of a table that has been read."""
+        return self._rows(self.codec_.encode(TableInMemory(table)))
 
     @staticmethod
     def table_shape(codec: TableCodec) -> TableShape:

@@ -21,7 +21,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from varjepa.environment import pick_device
 from varjepa.errors import InputError
 from varjepa.estimators.frames import like_input
 from varjepa.estimators.var_t_jepa import DEFAULT_KIND, VarTJEPA
@@ -29,6 +28,7 @@ from varjepa.model_folder import ModelFileError
 from varjepa.models.inference import SPLITS, Aggregate, LatentKind, Question, embed_rows
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.nn.row_threads import block_size
+from varjepa.settings import pick_device
 from varjepa.tables import read_table
 from varjepa.tables.codec import EncodedTable
 from varjepa.tables.messages import TableWarnings, collect_warnings, listed, suggestion

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,12 +30,12 @@ from varjepa.models.inference import MEASURES, Measure
 from varjepa.randomness import generator_for
 from varjepa.settings import Training
 from varjepa.tables import EncodedTable, Kind, Scaling, TableCodec
-from varjepa.tables.columns import MemoryLimits
+from varjepa.tables.columns import MemoryLimits, TableInMemory
 from varjepa.tables.describe import TableDescription
 from varjepa.tables.messages import TableWarnings, collect_warnings
 from varjepa.tables.reading import are_files
 from varjepa.tables.shuffling import ShuffledFiles
-from varjepa.tables.streaming import TableFiles
+from varjepa.tables.streaming import TableFiles, pick_rows
 from varjepa.training.loop import (
     FilteredProbe,
     HeldOutCells,
@@ -97,24 +97,27 @@ def fit_codec(
     return codec
 
 
-def read_encoded(files: TableFiles, codec: TableCodec) -> EncodedTable:
-    """All rows, as encoding the whole table would have given them."""
-    whole, place = codec.empty(files.rows, has_missing=True), 0
+def read_rows(
+    files: TableFiles, codec: TableCodec, numbers: NDArray[np.int64] | None = None
+) -> tuple[EncodedTable, NDArray[Any] | None]:
+    """Rows as encoding the whole table would have given them, and their labels, if files have any.
+
+    ``numbers``: of some rows, in ascending order. None: all, with a warning of odd cells.
+    """
+    names = [*files.schema.names, *([] if files.labels is None else [files.labels])]
+    blocks: Iterable[pa.Table] = files.blocks(names)
+    if numbers is not None:
+        blocks = pick_rows(blocks, numbers)
+    rows, place, labels = codec.empty(files.rows if numbers is None else len(numbers), True), 0, []
     with collect_warnings() as collected:
-        for block in files.blocks(files.schema.names):
-            whole.write(place, codec.to_unit(block))
+        for block in blocks:
+            if files.labels is not None:
+                labels.append(block[files.labels].to_numpy(zero_copy_only=False))
+            rows.write(place, codec.to_unit(block.select(files.schema.names)))
             place += block.num_rows
-    TableWarnings(unseen=collected.unseen).warn(stacklevel=3)  # infinite ones: said by the codec
-    return whole.drop_full_mask()
-
-
-def read_labels(files: TableFiles) -> NDArray[Any] | None:
-    if files.labels is None:
-        return None
-    parts = [
-        block[files.labels].to_numpy(zero_copy_only=False) for block in files.blocks([files.labels])
-    ]
-    return np.concatenate(parts)
+    if numbers is None:  # infinite ones: said by the codec
+        TableWarnings(unseen=collected.unseen).warn(stacklevel=3)
+    return rows.drop_full_mask(), np.concatenate(labels) if labels else None
 
 
 def hand_back_memory() -> None:
@@ -169,7 +172,7 @@ def draw_rows(
     wanted = min(files.rows, count + PROBE_ROWS)
     drawn = draw_numbers(files.rows, wanted, generator_for(seed, "split"))
     ascending = np.sort(drawn)
-    encoded, labels = _read_numbers(files, codec, ascending)
+    encoded, labels = read_rows(files, codec, ascending)
     order = np.searchsorted(ascending, drawn)  # as drawn, so that the first few are of any place
     if y is not None:
         labels = y[drawn]
@@ -185,32 +188,6 @@ def draw_numbers(rows: int, count: int, generator: torch.Generator) -> NDArray[n
     drawn = torch.randint(rows, (2 * count + 100,), generator=generator).numpy()
     _, first = np.unique(drawn, return_index=True)
     return drawn[np.sort(first)[:count]]
-
-
-def _read_numbers(
-    files: TableFiles, codec: TableCodec, numbers: NDArray[np.int64]
-) -> tuple[EncodedTable, NDArray[Any] | None]:
-    """Some rows by their numbers, which ascend, and their labels."""
-    encoded, place, labels = codec.empty(len(numbers), has_missing=True), 0, []
-    with collect_warnings():
-        for block in _pick(files, numbers):
-            if files.labels is not None:
-                labels.append(block[files.labels].to_numpy(zero_copy_only=False))
-            encoded.write(place, codec.to_unit(block.select(files.schema.names)))
-            place += block.num_rows
-    encoded = encoded.drop_full_mask()
-    return encoded, np.concatenate(labels) if labels else None
-
-
-def _pick(files: TableFiles, numbers: NDArray[np.int64]) -> Iterator[pa.Table]:
-    labels = [] if files.labels is None else [files.labels]
-    start = 0
-    for block in files.blocks([*files.schema.names, *labels]):
-        ends = np.searchsorted(numbers, (start, start + block.num_rows))
-        here = numbers[slice(*ends)]
-        if len(here):
-            yield block.take(here - start)
-        start += block.num_rows
 
 
 # --- what a fit is given
@@ -267,7 +244,8 @@ def with_validation(estimator: TableEstimator, data: TrainingData, validation: A
     X, y = validation if isinstance(validation, tuple) else (validation, None)
     if (y is None) != (data.labels is None):
         raise InputError("y and the labels of the validation rows go together: give both or none")
-    rows = estimator._rows(data.codec.encode(to_arrow(estimator, X, reset=False)))
+    table = TableInMemory(to_arrow(estimator, X, reset=False))
+    rows = estimator._rows(data.codec.encode(table))
     numbers = np.arange(len(data.rows), len(data.rows) + len(rows))
     labels = None
     if y is not None:
@@ -278,18 +256,10 @@ def with_validation(estimator: TableEstimator, data: TrainingData, validation: A
 
 
 def join_rows(first: EncodedTable, second: EncodedTable) -> EncodedTable:
-    observed = None
-    if first.observed is not None or second.observed is not None:
-        observed = torch.cat([_observed(first), _observed(second)])
+    has_missing = first.observed is not None or second.observed is not None
+    observed = torch.cat([first.known, second.known]) if has_missing else None
     num, cat = torch.cat([first.num, second.num]), torch.cat([first.cat, second.cat])
     return EncodedTable(num, cat, observed)
-
-
-def _observed(rows: EncodedTable) -> Tensor:
-    if rows.observed is not None:
-        return rows.observed
-    features = rows.num.shape[1] + rows.cat.shape[1]
-    return torch.ones(len(rows), features, dtype=torch.bool, device=rows.num.device)
 
 
 # --- what a training needs

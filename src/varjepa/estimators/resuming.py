@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from varjepa.environment import pick_device
 from varjepa.errors import InputError
-from varjepa.settings import Run, to_json
+from varjepa.settings import Run, pick_device, to_json
 from varjepa.tables import TableCodec
 from varjepa.tables.codec import EncodedTable
 from varjepa.tables.messages import listed

@@ -46,7 +46,7 @@ def comparable_rows(
     points = estimator.map_rows(X, row_views)
     asked = None if query is None else estimator.map_rows(query, row_views)
     to_ranks(points, asked, estimator.model_.shape.numeric)
-    columns = estimator._column_numbers().tolist()
+    columns = estimator.codec_.column_numbers()
     scales = view_scales(points, columns, value_widths(estimator.model_))
     points *= scales
     return points, None if asked is None else asked * scales
@@ -85,7 +85,7 @@ def value_widths(model: VarTJepa) -> list[int]:
 
 
 def view_scales(
-    views: NDArray[np.float32], columns: Sequence[int], widths: Sequence[int]
+    views: NDArray[np.float32], columns: NDArray[np.int64], widths: Sequence[int]
 ) -> NDArray[np.float32]:
     """What to multiply views by, so that all columns count alike, and the views by ``WEIGHTS``.
 
@@ -94,7 +94,7 @@ def view_scales(
 
     Shape: ``(n, 2 · W + D · d)``, columns and widths ``(D,)`` → ``(2 · W + D · d,)``.
     """
-    column = np.repeat(np.asarray(columns), widths)  # (W,)
+    column = np.repeat(columns, widths)  # (W,)
     own = views.var(0, dtype=np.float64)
     per_column = _inverse(np.bincount(column, own[: len(column)]))[column]
     squared = np.concatenate([per_column, per_column, np.ones(len(own) - 2 * len(column))])

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from varjepa.environment import describe_arithmetic
 from varjepa.files import write_text
+from varjepa.model_folder import describe_arithmetic
 from varjepa.settings import expand
 from varjepa.tables.columns import VALUE, CategoricalFeature, Column, NumericFeature
-from varjepa.tables.messages import shortened
+from varjepa.tables.messages import printable, shortened
 from varjepa.tables.values import ELAPSED
 from varjepa.training.loop import HELD_OUT_CELLS
 
@@ -124,11 +124,6 @@ def _levels(category: CategoricalFeature) -> str:
         return total
     more = ", …" * (len(counts) > len(names))
     return f"{total}: {', '.join(shortened(printable(name), 40) for name in names)}{more}"
-
-
-def printable(text: str) -> str:
-    """The text with codes in place of characters that are not to be seen, or that turn lines."""
-    return text if text.isprintable() else repr(text)[1:-1]
 
 
 # --- training

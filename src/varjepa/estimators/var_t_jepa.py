@@ -19,7 +19,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from varjepa.environment import pick_device
 from varjepa.errors import InputError
 from varjepa.estimators import calibration
 from varjepa.estimators.base import TableEstimator
@@ -68,7 +67,15 @@ from varjepa.models.masking import masks_from_cells
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.nn.row_threads import RowThreads
 from varjepa.randomness import generator_for
-from varjepa.settings import Architecture, Objective, Training, at_least_one, is_share, one_of
+from varjepa.settings import (
+    Architecture,
+    Objective,
+    Training,
+    at_least_one,
+    is_share,
+    one_of,
+    pick_device,
+)
 from varjepa.tables import TableCodec, read_table
 from varjepa.tables.codec import EncodedTable
 from varjepa.tables.codec_json import StrictObject
@@ -386,7 +393,7 @@ class VarTJEPA(TableEstimator):
         at_least_one("splits", splits)
         check_is_fitted(self)
         table = to_arrow(self, X, reset=False)
-        rows, scorer = self._rows(self.codec_.encode(table)), self._scorer(kind, splits)
+        rows, scorer = self._encode(table), self._scorer(kind, splits)
         cells = self._compute(rows, lambda model, part: scorer(model, part, None).per_column())
         columns = self.by_column(cells, table.column_names)
         by_name = pa.table({name: pa.array(column) for name, column in columns.items()})
@@ -536,7 +543,7 @@ class VarTJEPA(TableEstimator):
             here = mass.to(columns.device)
             return cell_statistics(model, block, columns, here, cells == "all")
 
-        numbers = self.map_rows(self.codec_.encode(table), statistics)
+        numbers = self.map_rows(self._encode(table), statistics)
         return cell_predictions(self.codec_, table, X, numbers, coverage, cells)
 
     def map_rows(
@@ -547,7 +554,7 @@ class VarTJEPA(TableEstimator):
         It is called with the networks, encoded rows, and the number of every feature's column.
         """
         rows = self._rows(X if isinstance(X, EncodedTable) else self.encode(X))
-        columns = self._column_numbers().to(rows.num.device)
+        columns = torch.from_numpy(self.codec_.column_numbers()).to(rows.num.device)
         return self._compute(rows, lambda model, block: compute(model, block, columns))
 
     def sample(
@@ -567,7 +574,7 @@ class VarTJEPA(TableEstimator):
         one_of("z", z, ("posterior", "prior"))
         at_least_one("n", n)
         fixed = self._given(n, given)
-        rows = self._rows(self.codec_.encode(fixed))
+        rows = self._encode(fixed)
         generator = self._generator(random_state)
         marginal = draw_marginals(self.codec_, n, generator, self._has_bins)
         limits = numeric_limits(self.codec_, generator.device)
@@ -602,7 +609,7 @@ class VarTJEPA(TableEstimator):
         means = self._compute(training, lambda model, rows: embed_rows(model, rows).mean.mean(1))
         self.clusters_ = calibration.fit_clusters(means, self.seed_)
         self._keep_neighbours(training)
-        passes = min(MAX_PASSES, int(self._column_numbers().max()) + 1)
+        passes = min(MAX_PASSES, len(self.codec_.places))
         rows = validation.take(slice(0, MAX_CALIBRATION_PASSES // passes))
         scores = self.map_rows(rows, conformity_scores)
         self.calibration_ = calibration.calibrate_levels(
@@ -624,12 +631,6 @@ class VarTJEPA(TableEstimator):
         levels = tuple(len(category.levels) for category in self.codec_.categorical)
         rows = calibration.neighbours_from_json(len(self.codec_.numeric), levels)
         self.neighbours_ = config.take("neighbours", rows)
-
-    def _column_numbers(self) -> Tensor:
-        """The column of every feature: the parts of a date have the same.  # (D,)"""
-        numbers: dict[str, int] = {}
-        columns = [numbers.setdefault(f.column, len(numbers)) for f in self.codec_.features]
-        return torch.tensor(columns)
 
     def _tokens(self, model: VarTJepa, rows: EncodedTable) -> Tensor:
         return embed_rows(model, rows).mean
@@ -663,7 +664,8 @@ class VarTJEPA(TableEstimator):
                 posterior or embed_rows(model, rows)
             )
         if kind == "inconsistent" or kind == "unpredictable" or kind == "atypical":
-            columns, own, question = self._column_numbers(), self._marginals(), kind
+            columns = torch.from_numpy(self.codec_.column_numbers())
+            own, question = self._marginals(), kind
             return lambda model, rows, posterior: score_cells(
                 model, rows, columns.to(rows.num.device), own.to(rows.num.device), question
             )
@@ -742,9 +744,7 @@ class VarTJEPA(TableEstimator):
         self, cells: NDArray[np.float32], names: Sequence[str]
     ) -> dict[str, NDArray[np.float32]]:
         """Numbers per feature (n, features) as numbers per column, in the order of ``names``."""
-        places: dict[str, list[int]] = {}
-        for j, feature in enumerate(self.codec_.features):
-            places.setdefault(feature.column, []).append(j)
+        places = self.codec_.places
         nothing = np.full(len(cells), np.nan, dtype=np.float32)
         return {
             name: cells[:, places[name]].mean(1) if name in places else nothing for name in names
@@ -758,7 +758,7 @@ class VarTJEPA(TableEstimator):
         check_is_fitted(self)
         one_of("z", z, ("posterior", "prior"))
         table = to_arrow(self, X, reset=False)
-        rows = self._rows(self.codec_.encode(table))
+        rows = self._encode(table)
         generator = self._generator(random_state)
         model = self.model_.to(rows.num.device)
         draws = [

@@ -9,7 +9,6 @@ predictor that is shown, combined scores, thresholds) use validation rows.
 
 from __future__ import annotations
 
-import hashlib
 import time
 import warnings
 from collections.abc import Callable, Collection, Mapping
@@ -27,7 +26,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from varjepa.environment import describe_environment, pick_device
+from varjepa.environment import describe_environment
 from varjepa.errors import InputError
 from varjepa.estimators import TJEPA, VarTJEPA
 from varjepa.estimators.summary import model_html
@@ -52,9 +51,10 @@ from varjepa.evaluate.splits import (
 )
 from varjepa.files import make_folder, read_json, study_folder, write_bytes, write_json
 from varjepa.models.inference import LATENT_KINDS
-from varjepa.settings import PointTraining, Training
+from varjepa.settings import PointTraining, Training, pick_device
 from varjepa.tables import EncodedTable, Kind, TableCodec, infer_schema
 from varjepa.tables.messages import quoted
+from varjepa.tables.writing import table_sha256
 from varjepa.version import __version__
 
 Say = Callable[[str], None]
@@ -230,12 +230,9 @@ class FinishedParts:
     def __init__(self, folder: Path, table: pa.Table, settings: EvaluateSettings) -> None:
         make_folder(folder)
         self.folder = folder
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table.combine_chunks())
         names = ("target", "task", "seed", "epochs", "transductive", "labels_pick_checkpoint")
         inputs = {
-            "table": hashlib.sha256(sink.getvalue()).hexdigest(),
+            "table": table_sha256(table),
             **{name: getattr(settings, name) for name in names},
             "kinds": dict(settings.kinds),
             **{
@@ -297,8 +294,7 @@ def encode_columns(
 
     def matrix(encoded: EncodedTable) -> Floats:
         num = encoded.num.numpy().astype(np.float64)
-        if encoded.observed is not None:
-            num[~encoded.observed[:, :numbers].numpy()] = np.nan
+        num[~encoded.known[:, :numbers].numpy()] = np.nan
         return np.column_stack([num, encoded.cat.numpy()])
 
     theirs = matrix(fit_rows)

@@ -249,8 +249,8 @@ def score_cells(
     known = (own.entropy > MIN_ENTROPY).expand(len(rows), -1)
     if kind == "inconsistent":
         total = total - own.nll(rows, model.target_decoder.bins)
-    if kind != "unpredictable" and rows.observed is not None:
-        known = known & rows.observed
+    if kind != "unpredictable":
+        known = known & rows.known
     scores = total / own.entropy.clamp_min(MIN_ENTROPY)
     return FeatureScores(scores.unsqueeze(-1), known, model.shape.numeric)
 

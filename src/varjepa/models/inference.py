@@ -317,11 +317,10 @@ def score_rows(
         for kind in predicted:
             totals[kind] = totals[kind] + torch.where(asked, score(kind, r), 0.0)
 
-    observed = everything if rows.observed is None else rows.observed
     scores: dict[LatentKind, FeatureScores] = {
         # a prediction exists for missing cells too, a surprise does not
         kind: FeatureScores(
-            total / splits, everything if kind == "predictive" else observed, numeric
+            total / splits, everything if kind == "predictive" else rows.known, numeric
         )
         for kind, total in totals.items()
     }

@@ -537,8 +537,7 @@ class VarTJepa(nn.Module):
 
     def nll_of_cells(self, w: EncodedTable, asked: Tensor) -> Tensor:
         """−log p of the asked cells given the row's other known cells.  # (B, D) bool → (B, D)"""
-        known = ~asked if w.observed is None else w.observed & ~asked
-        masks = masks_from_cells(known, asked)
+        masks = masks_from_cells(w.known & ~asked, asked)
         s_x = self.q_s_x(w, masks).mean
         return self.predicted_nll(self.r_s_y(s_x, self.q_z(s_x, masks).mean, masks), w)
 

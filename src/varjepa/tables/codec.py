@@ -100,6 +100,14 @@ class EncodedTable:
             self.num.to(device, **options), self.cat.to(device, **options), observed
         )
 
+    @property
+    def known(self) -> Tensor:
+        """Which cells have a value, also where none is missing.  # (N, F_num + F_cat) bool"""
+        if self.observed is not None:
+            return self.observed
+        shape = len(self), self.num.shape[1] + self.cat.shape[1]
+        return torch.ones(shape, dtype=torch.bool, device=self.num.device)
+
     def drop_full_mask(self) -> EncodedTable:
         """The same rows, with ``observed`` None if no cell is missing."""
         if self.observed is None or not bool(self.observed.all()):
@@ -374,7 +382,7 @@ class TableCodec:
         check_scaling(scaling)
         if max_levels is not None and max_levels < 1:
             raise InputError(f"max_levels must be at least 1, not {max_levels}")
-        source = table if hasattr(type(table), "blocks") else TableInMemory(read_table(table))
+        source = table if hasattr(type(table), "blocks") else TableInMemory(_in_arrow(table))
         drafts = draft_columns(source, overrides)
         categories = sum(column.kind == "categorical" for column in drafts)
         level_limit = None if limits is None else limits.level_bytes // max(1, categories)
@@ -418,6 +426,19 @@ class TableCodec:
         return (*(n.feature for n in self.numeric), *(c.feature for c in self.categorical))
 
     @property
+    def places(self) -> dict[str, list[int]]:
+        """Places of each modelled column's features: several of a date, else one."""
+        places: dict[str, list[int]] = {}
+        for place, feature in enumerate(self.features):
+            places.setdefault(feature.column, []).append(place)
+        return places
+
+    def column_numbers(self) -> NDArray[np.int64]:
+        """The column of every feature: the parts of a date have the same.  # (D,)"""
+        numbers = {name: number for number, name in enumerate(self.places)}
+        return np.array([numbers[feature.column] for feature in self.features], dtype=np.int64)
+
+    @property
     def marginals(self) -> tuple[Marginal, ...]:
         """Training distribution of each feature, in the order of ``features``."""
         return (*(n.marginal for n in self.numeric), *(c.marginal for c in self.categorical))
@@ -441,7 +462,7 @@ class TableCodec:
         return EncodedTable(torch.zeros(rows, n_num), cat, observed)
 
     def _encode(self, table: Any, dtype: type[np.floating[Any]]) -> EncodedTable:
-        table = read_table(table)
+        table = _in_arrow(table)
         odd = TableWarnings(extra=self._extra_names(table))
         rows, n_num = table.num_rows, len(self.numeric)
         x_num = np.zeros((rows, n_num))  # (N, F_num)
@@ -501,7 +522,7 @@ class TableCodec:
         They are encoded as MISSING. :attr:`CategoricalFeature.unseen_probability` says how likely
         such a level is.
         """
-        table, columns = read_table(table), self._columns()
+        table, columns = _in_arrow(table), self._columns()
         self._extra_names(table)  # an absent column is an error
         unseen = {}
         for category in self.categorical:
@@ -628,6 +649,10 @@ def infer_schema(table: Any, overrides: Mapping[str, Kind] | None = None) -> Tab
     """What every column of a table is; one that cannot be encoded is refused."""
     with collect_warnings():
         return TableCodec.fit(table, overrides).schema
+
+
+def _in_arrow(table: Any) -> pa.Table:
+    return table.table if isinstance(table, TableInMemory) else read_table(table)
 
 
 def _plain(item: Any) -> dict[str, Any]:

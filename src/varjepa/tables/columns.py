@@ -408,6 +408,8 @@ class TableSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableInMemory(TableSource):
+    """A table as :func:`varjepa.tables.read_table` gives it, which is not read again."""
+
     table: pa.Table
 
     @property

@@ -23,7 +23,7 @@ from varjepa.tables.columns import (
     look_like_dates,
     look_like_numbers,
 )
-from varjepa.tables.messages import collect_warnings, joined, quoted, shortened
+from varjepa.tables.messages import collect_warnings, joined, printable, quoted, shortened
 from varjepa.tables.reading import read_table
 from varjepa.tables.values import ELAPSED, is_span, shown_text, value_type
 
@@ -145,7 +145,7 @@ def _describe_left_out(column: Column, left_out: LeftOut) -> ColumnDescription:
     value, missing = left_out.value, left_out.missing_share
     levels = left_out.values if left_out.values < 2 and column.kind == "categorical" else None
     if isinstance(value, str):
-        values = f"1 level: {shortened(_printable(value), 24)}"
+        values = f"1 level: {shortened(printable(value), 24)}"
     elif value is not None:
         values = _written(value, column)
     else:
@@ -205,7 +205,7 @@ def _describe_levels(category: CategoricalFeature) -> ColumnDescription:
         return ColumnDescription(name, "categorical", "no value", missing, 0)
     counts = np.array(levels.counts)
     first = levels.texts.take(pa.array(np.argsort(-counts, kind="stable")[:5])).to_pylist()
-    texts = [shortened(_printable(text), 24) for text in first]
+    texts = [shortened(printable(text), 24) for text in first]
     more = ", …" * (len(levels) > len(texts))
     values = f"{len(levels):,} level{'s' * (len(levels) != 1)}: {', '.join(texts)}{more}"
     note: Note | None = None
@@ -227,9 +227,5 @@ def _written(value: Any, column: Column) -> str:
     return str(restored[0] if is_number else shown_text(pa.chunked_array([restored]))[0])
 
 
-def _printable(text: str) -> str:
-    return text if text.isprintable() else repr(text)[1:-1]
-
-
 def _label(name: str) -> str:
-    return shortened(_printable(name), 28)
+    return shortened(printable(name), 28)

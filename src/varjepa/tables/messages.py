@@ -34,6 +34,11 @@ def shortened(text: str, most: int = MOST_LETTERS) -> str:
     return text if len(text) <= most else f"{text[: most - tail - 1]}…{text[-tail:]}"
 
 
+def printable(text: str) -> str:
+    """The text with codes in place of characters that are not to be seen, or that turn lines."""
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
 def listed(names: Sequence[Any]) -> str:
     """The first few, and how many more there are.
 

@@ -307,6 +307,16 @@ class TableFiles:
                 raise InputError("it has lost rows while it was read")
 
 
+def pick_rows(blocks: Iterable[pa.Table], numbers: NDArray[np.int64]) -> Iterator[pa.Table]:
+    """Some rows of consecutive blocks, by their numbers, which ascend."""
+    start = 0
+    for block in blocks:
+        here = numbers[slice(*np.searchsorted(numbers, (start, start + block.num_rows)))]
+        if len(here):
+            yield block.take(pa.array(here - start))
+        start += block.num_rows
+
+
 def refuse_changed(file: StreamedTable) -> None:
     """A file must still be what it was when it was found."""
     with explained(file.path):

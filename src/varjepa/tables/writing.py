@@ -12,6 +12,7 @@ types and keep every text as it is, as does ``raw_text``.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,6 +48,14 @@ def write_table(table: pa.Table, path: str | os.PathLike[str], raw_text: bool = 
     """
     with appending(Path(path), table.schema, raw_text) as append:
         append(table)
+
+
+def table_sha256(table: pa.Table) -> str:
+    """What tells a table's names, types and cells from others: the sum of its Arrow stream."""
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return hashlib.sha256(stream.getvalue()).hexdigest()
 
 
 def check_extension(path: Path) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -23,15 +24,7 @@ from varjepa.nn.row_threads import RowThreads
 from varjepa.randomness import generator_for
 from varjepa.settings import Training
 from varjepa.tables.codec import EncodedTable
-from varjepa.training.checkpoints import (
-    Checkpoint,
-    Checkpoints,
-    Record,
-    TrainingState,
-    checkpointed,
-    seconds_before,
-    snapshot,
-)
+from varjepa.training.checkpoints import Checkpoint, Checkpoints, checkpointed, seconds_before
 from varjepa.training.losses import Loss
 from varjepa.training.processes import ALONE, World
 from varjepa.training.progress import in_words
@@ -45,6 +38,89 @@ from varjepa.training.step import (
     make_stepper,
 )
 from varjepa.variational.diagnostics import ACTIVE_VARIANCE
+
+# --- State of a training besides that of its stepper: finished epochs and the best validation.
+
+Record = dict[str, Any]
+"""One epoch of the history; JSON-able."""
+
+
+@dataclass(slots=True)
+class TrainingState:
+    """Finished epochs, and the best validation among them."""
+
+    best: dict[str, Tensor]
+    """weights of the best validation"""
+    best_epoch: int = 0
+    """0: none yet"""
+    best_score: float = -math.inf
+    """the highest so far: that of ``best_epoch``, or one that ``best_epoch`` equals within noise"""
+    validations_without_gain: int = 0
+    """since ``best_epoch``"""
+    history: list[Record] = field(default_factory=list)
+    """a record per finished epoch"""
+    clock: float = 0.0
+    """when the current epoch began; time between checkpoint and resume does not count"""
+
+    @property
+    def epoch(self) -> int:
+        """The current epoch: 1, 2, …"""
+        return len(self.history) + 1
+
+    def is_over(self, epochs: int, patience: int) -> bool:
+        """Whether training has ended: all epochs done, or patience exhausted."""
+        return self.epoch > epochs or self.validations_without_gain >= patience
+
+    def compare(self, score: float, model: nn.Module, noise: float = 0.0) -> None:
+        """Store the weights unless an earlier validation was better by ``noise`` or more."""
+        if score > self.best_score - noise:
+            self.best_epoch, self.best = self.epoch, snapshot(model)
+            self.best_score = max(score, self.best_score)
+            self.validations_without_gain = 0
+        else:
+            self.validations_without_gain += 1
+
+    def facts(self) -> dict[str, Any]:
+        """All but the weights, for JSON."""
+        return {
+            "best_epoch": self.best_epoch,
+            "best_score": self.best_score if self.best_epoch else None,
+            "validations_without_gain": self.validations_without_gain,
+            "history": self.history,
+            "seconds": time.perf_counter() - self.clock,
+        }
+
+    def restore(self, facts: Mapping[str, Any], best: Mapping[str, Tensor]) -> None:
+        """Set the state from ``facts`` and the best weights."""
+        for name, weight in self.best.items():
+            if best[name].shape != weight.shape:
+                raise ValueError(f"{name} has another shape")
+            weight.copy_(best[name])
+        self.best_epoch = facts["best_epoch"]
+        self.best_score = facts["best_score"] if self.best_epoch else -math.inf
+        self.validations_without_gain = facts["validations_without_gain"]
+        self.history = list(facts["history"])
+        self.clock = time.perf_counter() - facts["seconds"]
+
+
+def snapshot(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+class NoCheckpointer:
+    """For a training without checkpoints."""
+
+    def save(self, finished: bool = False) -> None:
+        pass
+
+    def after_step(self) -> None:
+        pass
+
+    def validating(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+# --- The loop.
 
 
 @dataclass(slots=True)
@@ -66,7 +142,6 @@ def train(
     seed: int,
     on_epoch: Callable[[Record], None] = lambda record: None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
-    row_numbers: Tensor | None = None,
     checkpoints: Checkpoints | None = None,
     past: Checkpoint | None = None,
     world: World = ALONE,
@@ -74,17 +149,18 @@ def train(
 ) -> TrainingResult:
     """Train in place; the model ends with the weights of its best validation.
 
-    ``row_numbers`` are the rows' places in the user's table, for messages that name them. A
-    training that resumes from ``past`` ends as if it had not been interrupted, to the last bit. All
-    processes of a ``world`` call this with the same arguments and end with the same weights.
+    A training that resumes from ``past`` ends as if it had not been interrupted, to the last bit.
+    All processes of a ``world`` call this with the same arguments and end with the same weights.
     """
     model, every = loss.model, settings.validate_every
     assert isinstance(every, int)
-    source = as_source(rows, row_numbers)
+    source = as_source(rows)
     state = TrainingState(best=snapshot(model))
     with (
         make_stepper(loss, source, settings, seed, world, capture) as stepper,
-        checkpointed(checkpoints, past, stepper, state, world) as checkpointer,
+        nullcontext(NoCheckpointer())
+        if checkpoints is None
+        else checkpointed(checkpoints, past, stepper, state, world) as checkpointer,
     ):
         for record in state.history:  # of the epochs before the checkpoint
             on_epoch(record)
@@ -506,7 +582,7 @@ def check_collapse(loss: Loss, rows: EncodedTable, world: World = ALONE) -> Coll
     """Inspect the embeddings of the first rows."""
     few = rows.take(slice(0, SAMPLE))
     cells = torch.cat([few.num, few.cat.to(few.num.dtype)], dim=1)
-    missing = torch.zeros_like(cells, dtype=torch.bool) if few.observed is None else ~few.observed
+    missing = ~few.known
     highest = cells.masked_fill(missing, -math.inf).amax(0)
     lowest = cells.masked_fill(missing, math.inf).amin(0)
     (means,) = world.map_rows(lambda some: (loss.embed(some),), few)

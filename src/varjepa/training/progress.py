@@ -19,7 +19,7 @@ from varjepa.files import make_folder
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from varjepa.training.checkpoints import Record
+    from varjepa.training.loop import Record
 
 Show = Callable[[int, int, str, str], None]
 """Called with the work done, all work, what is done, and a figure about it."""

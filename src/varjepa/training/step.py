@@ -58,9 +58,9 @@ class RowSource:
         """Stop reading: there is no further epoch."""
 
 
-def as_source(rows: EncodedTable | RowSource, row_numbers: Tensor | None = None) -> RowSource:
+def as_source(rows: EncodedTable | RowSource) -> RowSource:
     """Rows as a source; a source as it is."""
-    return RowSource(rows, row_numbers) if isinstance(rows, EncodedTable) else rows
+    return RowSource(rows) if isinstance(rows, EncodedTable) else rows
 
 
 @dataclass(frozen=True, slots=True)

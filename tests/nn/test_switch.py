@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from varjepa.nn import kernels
+from varjepa.nn import transformer
 from varjepa.nn.layers import AttentionPooling
 from varjepa.nn.transformer import Transformer
 
@@ -22,13 +22,13 @@ from varjepa.nn.transformer import Transformer
 def taken(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Names of the fast paths that were taken."""
     names: set[str] = set()
-    path = kernels.attend_long
+    path = transformer.attend_long
 
     def recorded(*arguments: Any, **options: Any) -> Any:
         names.add("attend_long")
         return path(*arguments, **options)
 
-    monkeypatch.setattr(kernels, "attend_long", recorded)
+    monkeypatch.setattr(transformer, "attend_long", recorded)
     return names
 
 
@@ -43,23 +43,23 @@ def pool(length: int = 5) -> None:
 
 @pytest.mark.parametrize("use", [run, pool])
 @pytest.mark.parametrize("gradients", [True, False])
-@pytest.mark.parametrize("length", [5, kernels.LONG_SEQUENCE])
+@pytest.mark.parametrize("length", [5, transformer.LONG_SEQUENCE])
 def test_on_a_cpu(
     use: Callable[[int], None], gradients: bool, length: int, taken: set[str]
 ) -> None:
     with torch.set_grad_enabled(gradients):
         use(length)
-    assert taken == ({"attend_long"} if length == kernels.LONG_SEQUENCE else set())
+    assert taken == ({"attend_long"} if length == transformer.LONG_SEQUENCE else set())
 
 
 @pytest.mark.parametrize("gradients", [True, False])
 def test_the_reference_alone(gradients: bool, taken: set[str]) -> None:
     with torch.set_grad_enabled(gradients):
-        with pytest.raises(KeyError), kernels.reference_only():
-            for length in (5, kernels.LONG_SEQUENCE):
+        with pytest.raises(KeyError), transformer.reference_only():
+            for length in (5, transformer.LONG_SEQUENCE):
                 run(length)
                 pool(length)
             raise KeyError
         assert taken == set()
-        run(kernels.LONG_SEQUENCE)
+        run(transformer.LONG_SEQUENCE)
     assert taken

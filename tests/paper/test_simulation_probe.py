@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from paper.simulation_training import ProbeSettings, fit_probe, probe_accuracy
 from varjepa.randomness import generator_for
-from varjepa.training.simulation import ProbeSettings, fit_probe, probe_accuracy
 
 
 def streams(*seeds: int) -> list[torch.Generator]:

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from benchmarks.simulation import plain_copy, train_plainly
 from paper.simulation import SIMULATION_VARIANTS, SimulationSettings, draw_worlds
+from paper.simulation_training import train
 from varjepa.models.simulation import SimulationVarJEPA
 from varjepa.randomness import generator_for
-from varjepa.training.simulation import train
 from varjepa.variational.bounds import elbo
 
 BASE = SimulationSettings()

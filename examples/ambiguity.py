@@ -27,7 +27,7 @@ model = VarTJEPA(small, training=short, random_state=0).fit(table)
 scores = {
     "atypical": model.uncertainty(table, "atypical"),
     "nll, balanced": model.uncertainty(table, "nll", "balanced", splits=4),
-    "inconsistent (default)": model.uncertainty(table),
+    "doubtful (default)": model.uncertainty(table),
     "posterior (the paper's)": model.uncertainty(table, "posterior"),
 }
 agreement = {name: float(spearmanr(u, sim.ambiguity)[0]) for name, u in scores.items()}

@@ -201,7 +201,7 @@ def _are_counts(value: Any) -> bool:
 # and its checksum, so what a file says is checked again where it is used.
 
 FORMAT = "varjepa model"
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """1 had neither sizes, nor the environment, nor a checksum of the manifest; 2, of varjepa 0.1, had
 other constructor parameters in config.json; 3 had neither bins
 and steps of numbers nor columns left out in codec.json; 4 had no training rows in config.json."""

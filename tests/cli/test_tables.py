@@ -103,7 +103,7 @@ def test_impute_sample_and_score(model: Path, table: Path, tmp_path: Path) -> No
     assert pd.read_csv(tmp_path / "given.csv")["colour"].tolist() == ["red", "green"]
     assert run("score", model, bare, "--out", tmp_path / "score.csv") == 0
     scores = pd.read_csv(tmp_path / "score.csv")
-    assert {"score", "rec", "kl_sy", "uncertainty_inconsistent"} <= set(scores.columns)
+    assert {"score", "rec", "kl_sy", "uncertainty_doubtful"} <= set(scores.columns)
     assert np.isfinite(scores.to_numpy()).all()
 
 

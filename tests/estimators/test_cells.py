@@ -13,10 +13,10 @@
    a discrete column its values, a date its step and weekday. Numbers of half precision and tiny
    ones are sampled as well.
 7. Gaussian numbers have intervals too.
-8. A row is inconsistent where its columns speak against each other (the default: log p(cell) minus
-   log p(cell | others), in units of the column's entropy), unpredictable where its cells are
-   undecided, atypical where they are unlikely, ambiguous between clusters. What that needs is
-   saved, and checked when read.
+8. A row is inconsistent where its columns speak against each other (log p(cell) minus
+   log p(cell | others), in units of the column's entropy), doubtful (the default) if its values are
+   also unlikely, unpredictable where its cells are undecided, atypical where they are unlikely,
+   ambiguous between clusters. What that needs is saved, and checked when read.
 """
 
 from __future__ import annotations
@@ -270,13 +270,33 @@ def test_gaussian_numbers_have_intervals(table: pd.DataFrame) -> None:
 # --- uncertainty that answers a question
 
 
-def test_the_default_asks_how_inconsistent_a_row_is(model: VarTJEPA, table: pd.DataFrame) -> None:
+def test_the_default_asks_how_doubtful_a_row_is(model: VarTJEPA, table: pd.DataFrame) -> None:
     default = model.uncertainty(table)
+    np.testing.assert_array_equal(default, model.uncertainty(table, "doubtful"))
+    parts = (("inconsistent", "q75", 2), ("nll", "mean", 8))
+    total = np.zeros(len(table))
+    for kind, over, splits in parts:
+        mean, std = model.doubt_[kind]
+        part = model.uncertainty(table, kind, over, splits)  # type: ignore[arg-type]
+        assert abs(float(part.mean()) - mean) < 0.3 * std  # rows that training did not have
+        total += (part - mean) / std
+    np.testing.assert_allclose(default, total, atol=1e-4)
+    pd.testing.assert_frame_equal(
+        model.cell_uncertainty(table, "doubtful"), model.cell_uncertainty(table, "inconsistent")
+    )
+    wrong = table.assign(y=-2.5 * np.sign(table["x"]))
+    assert model.uncertainty(wrong).mean() > default.mean() + 0.5
+
+
+def test_columns_of_an_inconsistent_row_speak_against_each_other(
+    model: VarTJEPA, table: pd.DataFrame
+) -> None:
+    default = model.uncertainty(table, "inconsistent")
     np.testing.assert_array_equal(default, model.uncertainty(table, "inconsistent", "q75"))
     mean = model.uncertainty(table, "inconsistent", "mean")
     assert mean.mean() < 0.0  # columns go together
     wrong = table.assign(y=-2.5 * np.sign(table["x"]))
-    assert model.uncertainty(wrong).mean() > default.mean() + 0.05
+    assert model.uncertainty(wrong, "inconsistent").mean() > default.mean() + 0.05
     cells = model.cell_uncertainty(table, "inconsistent")
     assert abs(cells["town"].mean()) < 0.1  # nothing speaks for or against it
     assert cells["side"].mean() < -0.2
@@ -350,7 +370,7 @@ def test_questions_come_back_from_a_model_folder(
 ) -> None:
     model.save(tmp_path / "model")
     loaded = VarTJEPA.load(tmp_path / "model")
-    several = [("ambiguous", "mean"), ("atypical", "q90"), ("nll", "mean")]
+    several = [("ambiguous", "mean"), ("doubtful", "mean"), ("atypical", "q90"), ("nll", "mean")]
     for kind, over in several:
         np.testing.assert_array_equal(
             loaded.uncertainty(table, kind, over), model.uncertainty(table, kind, over)

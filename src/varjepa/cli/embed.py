@@ -24,7 +24,7 @@ def embed(
         Path,
         typer.Option(help="A file; or a folder for part files, which a killed run continues."),
     ],
-    uncertainty: Annotated[str, typer.Option(help=f"{options.MEASURES}.")] = "inconsistent",
+    uncertainty: Annotated[str, typer.Option(help=f"{options.MEASURES}.")] = "doubtful",
     per_column: Annotated[
         bool, typer.Option("--per-column", help="Also one uncertainty per column.")
     ] = False,

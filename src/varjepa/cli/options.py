@@ -35,8 +35,8 @@ Keep = Annotated[
     list[str] | None, typer.Option(help="Columns to copy into the output, such as an id.")
 ]
 MEASURES = (
-    "inconsistent, unpredictable, atypical, ambiguous, posterior (the paper's), predictive, "
-    "surprise or nll; also nll-balanced, nll-q90, …"
+    "doubtful, inconsistent, unpredictable, atypical, ambiguous, posterior (the paper's), "
+    "predictive, surprise or nll; also nll-balanced, nll-q90, …"
 )
 Kinds = Annotated[
     list[str] | None, typer.Option(help="Override a column's kind, e.g. zip=categorical.")

@@ -35,7 +35,7 @@ def score(
 
     import pyarrow as pa
 
-    words = uncertainty or ["inconsistent", "unpredictable", "atypical", "ambiguous", "posterior"]
+    words = uncertainty or ["doubtful", "unpredictable", "atypical", "ambiguous", "posterior"]
     measures = {options.parse_measure(word): word.replace("-", "_") for word in words}
     estimator = options.load_model(model, device, out)
     rows, kept = options.split_columns(options.read_rows(table), keep, estimator)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from varjepa.errors import InputError
-from varjepa.models.inference import FeatureScores, most_likely_cells, predict_latents
+from varjepa.models.inference import (
+    Aggregate,
+    FeatureScores,
+    LatentKind,
+    Question,
+    most_likely_cells,
+    predict_latents,
+)
 from varjepa.models.masking import masks_from_cells
 from varjepa.models.var_t_jepa import VarTJepa
 from varjepa.tables.codec import EncodedTable
@@ -253,6 +260,15 @@ def _array(lists: Any, shape: tuple[int, ...], where: str, dtype: Any = np.float
     return array
 
 
+# --- how doubtful a row is: the sum of two scores, each in standard deviations of those of some
+# training rows. Columns that speak against each other say little of rare rows whose columns agree,
+# and the likelihood of the values says little of common ones that do not.
+
+DOUBTS: Mapping[LatentKind | Question, Aggregate] = {"inconsistent": "q75", "nll": "mean"}
+
+DOUBT_SPLITS = 8
+"""Splits of the columns for the likelihood."""
+
 # --- training rows that a model keeps, to say how far a row lies from its nearest ones. The squared
 # distance of two rows is the sum over their features of
 #
@@ -279,6 +295,15 @@ PART_WEIGHTS = {"distance": 1.0, "atypical": 0.25}
 Parts = dict[str, NDArray[np.float32]]
 """by name, (n,) each; no distance where no rows are kept"""
 
+Scales = Mapping[str, tuple[float, float]]
+"""mean and standard deviation of each part over some training rows"""
+
+
+def scales_of(parts: Parts) -> dict[str, tuple[float, float]]:
+    """Of parts that do not vary the standard deviation is 1."""
+    exact = {name: part.astype(np.float64) for name, part in parts.items()}
+    return {name: (float(v.mean()), float(v.std()) or 1.0) for name, v in exact.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Units:
@@ -297,8 +322,7 @@ class Neighbours:
 
     num: NDArray[np.float32]  # (R, F_num) in standard deviations
     cat: NDArray[np.int64]  # (R, F_cat) level codes
-    scale: Mapping[str, tuple[float, float]]
-    """mean and standard deviation of each part"""
+    scale: Scales
 
     @classmethod
     def keep(cls, cells: NDArray[np.float32], numeric: int) -> Neighbours:
@@ -316,9 +340,7 @@ class Neighbours:
 
     def scaled_by(self, parts: Parts) -> Neighbours:
         """The same with the score's parts in units of those of some training rows."""
-        exact = {name: part.astype(np.float64) for name, part in parts.items()}
-        scale = {name: (float(v.mean()), float(v.std()) or 1.0) for name, v in exact.items()}
-        return replace(self, scale=scale)
+        return replace(self, scale=scales_of(parts))
 
     def log_distance(self, rows: EncodedTable, units: Units) -> Tensor:
         """log(0.01 + distance to the 20th nearest row), of rows without missing cells.  # (B,)"""
@@ -369,8 +391,12 @@ def neighbours_to_json(kept: Neighbours) -> dict[str, Any]:
     return {
         "num": [[float(str(value)) for value in row] for row in kept.num],
         "cat": kept.cat.tolist(),
-        "scale": {name: list(both) for name, both in kept.scale.items()},
+        "scale": scales_to_json(kept.scale),
     }
+
+
+def scales_to_json(scales: Scales) -> dict[str, list[float]]:
+    return {name: list(both) for name, both in scales.items()}
 
 
 def neighbours_from_json(numeric: int, levels: tuple[int, ...]) -> Any:
@@ -378,7 +404,7 @@ def neighbours_from_json(numeric: int, levels: tuple[int, ...]) -> Any:
 
     def check(value: Any, where: str) -> Neighbours:
         kept = StrictObject(value, where).take_all(
-            num=MATRIX, cat=list_of(list_of(integer)), scale=_scale
+            num=MATRIX, cat=list_of(list_of(integer)), scale=scales_from_json(PART_WEIGHTS)
         )
         num = _array(kept["num"], (len(kept["num"]), numeric), f"{where}.num", np.float32)
         cat = _array(kept["cat"], (len(num), len(levels)), f"{where}.cat", np.int64)
@@ -394,8 +420,13 @@ def neighbours_from_json(numeric: int, levels: tuple[int, ...]) -> Any:
     return check
 
 
-def _scale(value: Any, where: str) -> dict[str, tuple[float, float]]:
-    return StrictObject(value, where).take_all(**dict.fromkeys(PART_WEIGHTS, _mean_and_std))
+def scales_from_json(names: Iterable[str]) -> Any:
+    """A check of the parts' scales that are read from a file."""
+
+    def check(value: Any, where: str) -> dict[str, tuple[float, float]]:
+        return StrictObject(value, where).take_all(**dict.fromkeys(names, _mean_and_std))
+
+    return check
 
 
 def _mean_and_std(value: Any, where: str) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -22,6 +22,7 @@ from torch import Tensor
 from varjepa.errors import InputError
 from varjepa.estimators import calibration
 from varjepa.estimators.base import TableEstimator
+from varjepa.estimators.calibration import DOUBT_SPLITS, DOUBTS
 from varjepa.estimators.cells import Asked, CellPredictions, cell_predictions, decode_values
 from varjepa.estimators.frames import (
     as_kind,
@@ -232,7 +233,7 @@ def _std(bins: Bins) -> float:
 
 # --- the estimator
 
-DEFAULT_KIND: Question = "inconsistent"
+DEFAULT_KIND: Question = "doubtful"
 """What :meth:`VarTJEPA.uncertainty` answers; how it was chosen is said there."""
 
 Scorer = Callable[[VarTJepa, EncodedTable, DiagonalGaussian | None], FeatureScores]
@@ -267,6 +268,7 @@ class VarTJEPA(TableEstimator):
         calibration_: what :meth:`predict_cells` learned of its intervals on validation rows: for
             every numeric feature, the central mass to take for coverages .5, .8, .9, .95 and .99.
         clusters_: Gaussian mixtures of the embeddings, for ``uncertainty(X, "ambiguous")``.
+        doubt_: how the parts of ``uncertainty(X, "doubtful")`` are distributed in training rows.
         neighbours_: up to 2,048 training rows, coded, for :meth:`outlier_score`; a model folder
             holds them too. :meth:`forget_rows` drops them.
         codec_: how columns become tensors.
@@ -286,6 +288,7 @@ class VarTJEPA(TableEstimator):
     calibration_: NDArray[np.float64]  # (F_num, coverages)
     clusters_: calibration.Clusters
     neighbours_: calibration.Neighbours
+    doubt_: calibration.Scales
     settings_kinds: ClassVar = {
         "architecture": Architecture,
         "objective": Objective,
@@ -321,7 +324,9 @@ class VarTJEPA(TableEstimator):
             X: a table.
             kind: which question is asked.
 
-                - "inconsistent" (the default): do its columns speak against each other?
+                - "doubtful" (the default): is it inconsistent, and are its values unlikely? The sum
+                  of "inconsistent" and "nll", each in standard deviations of training rows.
+                - "inconsistent": do its columns speak against each other?
                   log p(cell) − log p(cell | other columns), in units of the column's entropy; of a
                   row, the 75th percentile over its known cells. Below 0, the other columns support
                   the value.
@@ -348,8 +353,7 @@ class VarTJEPA(TableEstimator):
         """
         over = self._aggregate(kind, aggregate)
         at_least_one("splits", splits)
-        scorer = self._scorer(kind, splits)
-        return self._compute(self.encode(X), lambda m, rows: scorer(m, rows, None).per_row(over))
+        return self._row_scores(self.encode(X), kind, over, splits)
 
     def uncertainties(
         self, X: Any, measures: Sequence[tuple[LatentKind | Question, Aggregate]] | None = None
@@ -385,11 +389,12 @@ class VarTJEPA(TableEstimator):
     ) -> Any:
         """How uncertain each cell is: a frame with the table's own columns in their own order.
 
-        Kinds as in :meth:`uncertainty`, except "ambiguous". A date counts with the mean over its
+        Kinds as in :meth:`uncertainty`, except "ambiguous"; a cell is "doubtful" as far as it is
+        "inconsistent". A date counts with the mean over its
         parts. NaN where a column has no values and, for all kinds but "unpredictable", "posterior"
         and "predictive", where a cell is missing.
         """
-        one_of("kind", kind, (*CELL_QUESTIONS, *LATENT_KINDS))
+        one_of("kind", kind, ("doubtful", *CELL_QUESTIONS, *LATENT_KINDS))
         at_least_one("splits", splits)
         check_is_fitted(self)
         table = to_arrow(self, X, reset=False)
@@ -609,6 +614,10 @@ class VarTJEPA(TableEstimator):
         means = self._compute(training, lambda model, rows: embed_rows(model, rows).mean.mean(1))
         self.clusters_ = calibration.fit_clusters(means, self.seed_)
         self._keep_neighbours(training)
+        some = training.take(slice(0, calibration.SCALE_ROWS))
+        self.doubt_ = calibration.scales_of(
+            {part: self._row_scores(some, part, over) for part, over in DOUBTS.items()}
+        )
         passes = min(MAX_PASSES, len(self.codec_.places))
         rows = validation.take(slice(0, MAX_CALIBRATION_PASSES // passes))
         scores = self.map_rows(rows, conformity_scores)
@@ -620,6 +629,7 @@ class VarTJEPA(TableEstimator):
         return {
             "calibration": self.calibration_.tolist(),
             "clusters": calibration.clusters_to_json(self.clusters_),
+            "doubt": calibration.scales_to_json(self.doubt_),
             "neighbours": calibration.neighbours_to_json(self.neighbours_),
         }
 
@@ -629,6 +639,7 @@ class VarTJEPA(TableEstimator):
         width = self.settings("architecture").d
         self.clusters_ = config.take("clusters", calibration.clusters_from_json(width))
         levels = tuple(len(category.levels) for category in self.codec_.categorical)
+        self.doubt_ = config.take("doubt", calibration.scales_from_json(DOUBTS))
         rows = calibration.neighbours_from_json(len(self.codec_.numeric), levels)
         self.neighbours_ = config.take("neighbours", rows)
 
@@ -663,6 +674,8 @@ class VarTJEPA(TableEstimator):
             return lambda model, rows, posterior: clusters.score(
                 posterior or embed_rows(model, rows)
             )
+        if kind == "doubtful":
+            return self._doubt
         if kind == "inconsistent" or kind == "unpredictable" or kind == "atypical":
             columns = torch.from_numpy(self.codec_.column_numbers())
             own, question = self._marginals(), kind
@@ -673,6 +686,27 @@ class VarTJEPA(TableEstimator):
         return lambda model, rows, posterior: score_rows(
             model, rows, (latent,), self.seed_, posterior, splits
         )[latent]
+
+    def _doubt(
+        self, model: VarTJepa, rows: EncodedTable, posterior: DiagonalGaussian | None
+    ) -> FeatureScores:
+        """Cells as "inconsistent"; rows by both parts."""
+        parts = {part: self._scorer(part, DOUBT_SPLITS)(model, rows, None) for part in DOUBTS}
+        row = torch.zeros(len(rows), device=rows.num.device)
+        for part, over in DOUBTS.items():
+            mean, std = self.doubt_[part]
+            row = row + (parts[part].per_row(over) - mean) / std
+        return replace(parts["inconsistent"], row=row)
+
+    def _row_scores(
+        self,
+        rows: EncodedTable,
+        kind: LatentKind | Question,
+        over: Aggregate,
+        splits: int = DOUBT_SPLITS,
+    ) -> NDArray[np.float32]:
+        scorer = self._scorer(kind, splits)
+        return self._compute(rows, lambda model, part: scorer(model, part, None).per_row(over))
 
     def _marginals(self) -> Marginals:
         """How the features are distributed in the training rows."""

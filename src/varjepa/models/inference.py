@@ -213,8 +213,9 @@ CellQuestion = Literal["inconsistent", "unpredictable", "atypical"]
 columns speak against its value; unpredictable: it is undecided given the other columns; atypical:
 its value is unlikely given the other columns."""
 
-Question = Literal[CellQuestion, "ambiguous"]
-"""ambiguous: a row lies between clusters of the embeddings."""
+Question = Literal["doubtful", CellQuestion, "ambiguous"]
+"""doubtful: a row is inconsistent and its values are unlikely; ambiguous: it lies between clusters
+of the embeddings."""
 
 CELL_QUESTIONS: tuple[CellQuestion, ...] = get_args(CellQuestion)
 QUESTIONS: tuple[Question, ...] = get_args(Question)
@@ -263,6 +264,8 @@ class FeatureScores:
     known: Tensor  # (B, D) bool: cells that have a score
     numeric: int
     """number of numeric features, which come first"""
+    row: Tensor | None = None
+    """(B,) the rows' score, where it is more than an aggregate of the cells'"""
 
     def per_column(self) -> Tensor:
         """Mean over latent dimensions; NaN where a cell has no score.  # (B, D)"""
@@ -270,6 +273,8 @@ class FeatureScores:
 
     def per_row(self, aggregate: Aggregate) -> Tensor:
         """One number per row; 0 for a row without scores.  # (B,)"""
+        if self.row is not None:
+            return self.row
         cells = self.values.masked_fill(~self.known.unsqueeze(-1), torch.nan)
         spread = cells.flatten(1)
         if aggregate == "q75" or aggregate == "q90":

@@ -216,10 +216,11 @@ def evaluation_tables(
             "Selective accuracy",
             ["at coverage", *(f"{coverage:.0%}" for coverage in COVERAGES)],
             [_row(k, *(accuracy_at(is_right, u, c) for c in COVERAGES)) for k, u in scores.items()],
-            "Accuracy on embeddings when the most uncertain rows are left out, by five kinds of "
-            "uncertainty. Unpredictable: the cells are undecided given the others of their row; "
-            "atypical and nll: they are unlikely given the others; ambiguous: the row is between "
-            "clusters; posterior: its latents are uncertain, the paper's score.",
+            "Accuracy on embeddings when the most uncertain rows are left out, by kind of "
+            "uncertainty. Inconsistent: the columns of a row speak against each other; doubtful: "
+            "they do, and its values are unlikely; unpredictable: its cells are undecided given "
+            "the others; atypical and nll: they are unlikely given the others; ambiguous: the row "
+            "is between clusters; posterior: its latents are uncertain, the paper's score.",
         ),
         Table(
             "Uncertainty against the true ambiguity",

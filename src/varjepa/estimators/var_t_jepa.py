@@ -347,7 +347,7 @@ class VarTJEPA(TableEstimator):
             splits: how often the columns are split into halves that predict each other, for
                 "predictive", "surprise" and "nll"; more is steadier and takes longer.
 
-        The default was chosen on eight tables, by how much it raises the accuracy of a classifier
+        The default was chosen on ten tables, by how much it raises the accuracy of a classifier
         that leaves out uncertain rows (benchmarks/results/uncertainty-choice.json). Where labels
         exist, the classifier's own confidence does that better than any of these.
         """

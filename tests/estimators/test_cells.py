@@ -282,7 +282,7 @@ def test_the_default_asks_how_doubtful_a_row_is(model: VarTJEPA, table: pd.DataF
         total += (part - mean) / std
     np.testing.assert_allclose(default, total, atol=1e-4)
     pd.testing.assert_frame_equal(
-        model.cell_uncertainty(table, "doubtful"), model.cell_uncertainty(table, "inconsistent")
+        model.cell_uncertainty(table), model.cell_uncertainty(table, "inconsistent")
     )
     wrong = table.assign(y=-2.5 * np.sign(table["x"]))
     assert model.uncertainty(wrong).mean() > default.mean() + 0.5
@@ -327,7 +327,7 @@ def test_inconsistent_is_atypical_less_what_the_column_alone_says(numbers: str) 
 def test_a_row_is_unpredictable_where_its_cells_are_undecided(
     model: VarTJEPA, table: pd.DataFrame
 ) -> None:
-    cells = model.cell_uncertainty(table)
+    cells = model.cell_uncertainty(table, "unpredictable")
     assert list(cells.columns) == list(table.columns)
     assert cells["town"].mean() > 0.9  # nothing says which
     assert cells["side"].mean() < 0.7

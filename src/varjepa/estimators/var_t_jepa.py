@@ -385,7 +385,7 @@ class VarTJEPA(TableEstimator):
         return dict(zip(names, self._compute(self.encode(X), score).T, strict=True))
 
     def cell_uncertainty(
-        self, X: Any, kind: LatentKind | Question = "unpredictable", splits: int = SPLITS
+        self, X: Any, kind: LatentKind | Question = DEFAULT_KIND, splits: int = SPLITS
     ) -> Any:
         """How uncertain each cell is: a frame with the table's own columns in their own order.
 

@@ -57,9 +57,9 @@ def test_a_folder_that_is_no_model_is_called_that(tmp_path: Path) -> None:
     ("change", "says"),
     [
         ({"format": "other"}, "is not a varjepa model"),
-        ({"version": 99}, "format version 99, this varjepa reads 5"),
-        ({"version": 1}, "format version 1, this varjepa reads 5; fit the model again"),
-        ({"version": 2}, "format version 2, this varjepa reads 5; fit the model again"),
+        ({"version": 99}, "format version 99, this varjepa reads 6"),
+        ({"version": 1}, "format version 1, this varjepa reads 6; fit the model again"),
+        ({"version": 2}, "format version 2, this varjepa reads 6; fit the model again"),
         ({"version": "3"}, "of any format version"),
         ({"files": {"../x": "0"}}, "does not list"),
         ({"files": None}, "does not list"),

@@ -1,4 +1,7 @@
-"""What a fit learns from its trained networks: intervals, clusters of embeddings, kept rows."""
+"""What a fit learns from its trained networks, of training and validation rows.
+
+Intervals, clusters of embeddings, the scale of what makes a row doubtful, rows to compare with.
+"""
 
 from __future__ import annotations
 
@@ -261,8 +264,8 @@ def _array(lists: Any, shape: tuple[int, ...], where: str, dtype: Any = np.float
 
 
 # --- how doubtful a row is: the sum of two scores, each in standard deviations of those of some
-# training rows. Columns that speak against each other say little of rare rows whose columns agree,
-# and the likelihood of the values says little of common ones that do not.
+# training rows. The first misses rare rows whose columns agree, the second common values in company
+# that they do not belong to.
 
 DOUBTS: Mapping[LatentKind | Question, Aggregate] = {"inconsistent": "q75", "nll": "mean"}
 

@@ -1,4 +1,4 @@
-"""Predicted cells of a table: best guesses, intervals, probabilities of levels."""
+"""Cells of a table: best guesses, intervals, probabilities of levels; values to draw from."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from varjepa.errors import InputError
 from varjepa.estimators.frames import like_input
 from varjepa.tables import TableCodec
+from varjepa.tables.codec import EncodedTable
 from varjepa.tables.columns import VALUE
 from varjepa.tables.messages import quoted, suggestion
-from varjepa.tables.scaling import Scaler
+from varjepa.tables.scaling import Bins, Scaler
 
 Asked = Literal["missing", "all"]
 """Which cells are predicted."""
@@ -187,3 +190,63 @@ MOST_DIGITS = 300
 
 FLOAT32_STEP = 2.0**-22
 """Distance of values, in ranges of their column, that float32 in network scale tells apart."""
+
+
+# --- what the training rows alone say of a cell, for rows that are drawn
+
+
+def draw_marginals(
+    codec: TableCodec, n: int, generator: torch.Generator, from_bins: bool
+) -> EncodedTable:
+    """Independent values of every feature, as they are distributed in the training rows.
+
+    ``from_bins``: numbers from their bins, so that atoms stay what they are; else from quantiles.
+    """
+    uniform = torch.rand(n, len(codec.features), generator=generator, device=generator.device)
+    draws = uniform.cpu().double().numpy()  # (n, D)
+    numeric = len(codec.numeric)
+    columns = [
+        _level(marginal.frequencies(), draws[:, j])
+        if not marginal.quantiles
+        else _value(codec.numeric[j].bins, draws[:, j])
+        if from_bins
+        else _quantile(marginal.quantiles, draws[:, j])
+        for j, marginal in enumerate(codec.marginals)
+    ]
+    num = np.column_stack([*columns[:numeric], np.empty((n, 0))])
+    cat = np.column_stack([*columns[numeric:], np.empty((n, 0))])
+    device = generator.device
+    return EncodedTable(
+        torch.as_tensor(num, dtype=torch.float32, device=device),
+        torch.as_tensor(cat, dtype=torch.long, device=device),
+        None,
+    )
+
+
+def numeric_limits(codec: TableCodec, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Smallest and largest training value of every numeric feature, in network scale."""
+    ends = [
+        (m.quantiles[0], m.quantiles[-1]) if m.quantiles else (0.0, 0.0) for m in codec.marginals
+    ]
+    both = torch.tensor(ends[: len(codec.numeric)], dtype=torch.float32, device=device).view(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def _quantile(quantiles: tuple[float, ...], uniform: np.ndarray) -> np.ndarray:
+    return np.interp(uniform, np.linspace(0, 1, len(quantiles)), quantiles)
+
+
+def _value(bins: Bins, uniform: np.ndarray) -> np.ndarray:
+    """Quantiles of a number that is spread evenly inside each of its bins."""
+    ends = np.cumsum(bins.share)
+    index = np.searchsorted(ends[:-1], uniform, side="right")
+    low, high = np.array(bins.low)[index], np.array(bins.high)[index]
+    share = np.array(bins.share)[index]
+    return low + (high - low) * np.clip((uniform - ends[index]) / share + 1.0, 0.0, 1.0)
+
+
+def _level(frequencies: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """Level codes start at 1; a feature without levels stays MISSING."""
+    if not len(frequencies):
+        return np.zeros(len(uniform))
+    return 1 + np.searchsorted(np.cumsum(frequencies)[:-1], uniform, side="right")
